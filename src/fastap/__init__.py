@@ -1,0 +1,27 @@
+"""Cooperative agents that keep working when their teammates suddenly change."""
+
+from fastap.envs import make
+from fastap.problem.episode import Episode
+from fastap.problem.rollout import AbstractPolicy, Glance, Players, film, play
+from fastap.problem.schedule import Change, Schedule, parse
+from fastap.problem.spec import Env, Mistake, Outcome, Spec, View
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AbstractPolicy",
+    "Change",
+    "Env",
+    "Episode",
+    "Glance",
+    "Mistake",
+    "Outcome",
+    "Players",
+    "Schedule",
+    "Spec",
+    "View",
+    "film",
+    "make",
+    "parse",
+    "play",
+]

@@ -1,0 +1,1 @@
+"""How fast it is here, beside the peers that are installed."""

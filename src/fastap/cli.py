@@ -1,0 +1,170 @@
+"""The command line: everything that touches files, clocks and terminals."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from fastap.envs import ENVIRONMENTS
+from fastap.problem.schedule import parse
+from fastap.problem.spec import Mistake
+
+
+@dataclasses.dataclass(frozen=True)
+class Quickstart:
+    """See the environments: a scripted team in each, with changing teammates.
+
+    Example: fastap quickstart --out quickstart
+    """
+
+    out: Path = Path("quickstart")
+    """Folder for the films."""
+    env: tuple[str, ...] = tuple(ENVIRONMENTS)
+    """Which environments."""
+    change: str = "U[5,8]"
+    """When teammates change: stationary, U[a,b], U[a,b]-same, U[a,b]-size, at[t]."""
+    episodes: int = 200
+    """How many episodes each figure of the table is a mean of."""
+    seed: int = 0
+    """Where chance begins."""
+    force: bool = False
+    """Overwrite what an earlier run left in the folder."""
+
+    def run(self, console: Console) -> None:
+        """Film one episode and play many, in each environment."""
+        from fastap.envs import make
+        from fastap.experiments.environments import example, expert, returns
+        from fastap.report.film import clip, save_film
+        from fastap.teammates.scripted import Random
+
+        change = parse(self.change)
+        if self.episodes < 1:
+            raise Mistake(f"--episodes must be at least 1, not {self.episodes}.")
+        envs = {name: make(name) for name in self.env}
+        prepare(self.out, self.force)
+        table = Table("environment", "random team", "scripted team", "film")
+        for name, env in envs.items():
+            console.print(f"{name}: {self.episodes} episodes with {self.change} ...")
+            scores = [
+                float(returns(env, team, change, self.episodes, self.seed).mean())
+                for team in (Random(), expert(env))
+            ]
+            path = self.out / f"{name}.gif"
+            save_film(clip(*example(name, change, self.seed)), path)
+            table.add_row(name, *(f"{score:.3f}" for score in scores), str(path))
+        console.print(table)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """Measure steps per second on this machine, beside the peers installed.
+
+    Example: fastap bench --env lbf --json
+    """
+
+    env: tuple[str, ...] = tuple(ENVIRONMENTS)
+    """Which environments."""
+    parallel: tuple[int, ...] = (1, 64, 1024)
+    """How many episodes at once."""
+    seconds: float = 1.0
+    """How long each is measured."""
+    json: bool = False
+    """Print one JSON object per line instead of a table."""
+
+    def run(self, console: Console) -> None:
+        """Time everything and print as it comes."""
+        from fastap.benchmarks.environments import measure
+        from fastap.envs import make
+
+        for count in self.parallel:
+            if count < 1:
+                raise Mistake(f"--parallel must be at least 1, not {count}.")
+        if self.seconds <= 0:
+            raise Mistake(f"--seconds must be positive, not {self.seconds:g}.")
+        for name in self.env:
+            make(name)
+        table = Table("env", "episodes", "joint steps/s", "peer", "peer's", "times")
+        for row in measure(self.env, self.parallel, self.seconds):
+            if self.json:
+                print(json.dumps(dataclasses.asdict(row)), flush=True)
+                continue
+            peer, times = "", ""
+            if row.peer_rate:
+                peer, times = f"{row.peer_rate:,.0f}", f"{row.rate / row.peer_rate:.1f}"
+            numbers = (str(row.parallel), f"{row.rate:,.0f}", row.peer or "", peer)
+            table.add_row(row.env, *numbers, times)
+        if not self.json:
+            console.print(table)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reproduce:
+    """Make the paper's figures and tables.
+
+    Example: fastap reproduce environments --out figures
+    """
+
+    what: tyro.conf.Positional[Literal["environments"]]
+    """Which figure: the four environments, with a film of each."""
+    out: Path = Path("reproduced")
+    """Folder for what is made."""
+    change: str = "U[5,8]"
+    """When teammates change."""
+    seed: int = 1
+    """Where chance begins."""
+    force: bool = False
+    """Overwrite what an earlier run left in the folder."""
+
+    def run(self, console: Console) -> None:
+        """Film an episode of each environment and put them side by side."""
+        from fastap.experiments.environments import example
+        from fastap.report.film import clip, contact_sheet, save_figure, save_film
+
+        change = parse(self.change)
+        prepare(self.out, self.force)
+        clips = [clip(*example(name, change, self.seed)) for name in ENVIRONMENTS]
+        for film in clips:
+            save_film(film, self.out / f"{film.name}.gif")
+        steps = [min(5, len(film) - 1) for film in clips]
+        save_figure(contact_sheet(clips, steps), self.out / "environments.png")
+        console.print(f"Wrote {self.out}/environments.png and a film of each.")
+
+
+Command = Annotated[
+    Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")],
+    tyro.conf.OmitSubcommandPrefixes,
+]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command; what the user can mend ends in one sentence and exit 2."""
+    about = "Cooperative agents that keep working when their teammates change."
+    command = tyro.cli(Command, prog="fastap", description=about, args=arguments)
+    try:
+        command.run(Console())
+    except Mistake as mistake:
+        print(f"fastap: {mistake}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("fastap: stopped; every file it has written is whole.", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def prepare(out: Path, force: bool) -> None:
+    """Make an output folder, never touching what is there without `--force`."""
+    try:
+        if out.exists() and not out.is_dir():
+            raise Mistake(f"{out} is a file; name a folder with --out.")
+        if out.is_dir() and any(out.iterdir()) and not force:
+            raise Mistake(f"{out} is not empty; name another --out or add --force.")
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Mistake(f"Could not use {out}: {error.strerror}.") from error

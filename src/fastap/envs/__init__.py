@@ -1,0 +1,30 @@
+"""The environments, by the names of the contract."""
+
+import dataclasses
+from typing import Any
+
+from fastap.envs.combat import Combat
+from fastap.envs.foraging import Foraging
+from fastap.envs.navigation import Navigation
+from fastap.envs.pursuit import Pursuit
+from fastap.problem.spec import Env, Mistake
+
+ENVIRONMENTS = {
+    "lbf": Foraging,
+    "pp": Pursuit,
+    "cn": Navigation,
+    "10m_vs_14m": Combat,
+}
+
+
+def make(name: str, **parameters: Any) -> Env:
+    """Build an environment: `make("lbf", rows=8, columns=8)`."""
+    if name not in ENVIRONMENTS:
+        known = ", ".join(ENVIRONMENTS)
+        raise Mistake(f"'{name}' is no environment; there are {known}.")
+    kind = ENVIRONMENTS[name]
+    fields = {field.name for field in dataclasses.fields(kind)}
+    for unknown in parameters.keys() - fields:
+        listed = ", ".join(sorted(fields))
+        raise Mistake(f"{name} has no parameter '{unknown}'; it has {listed}.")
+    return kind(**parameters)

@@ -1,0 +1,1 @@
+"""The open Dec-POMDP: teams that change inside an episode."""

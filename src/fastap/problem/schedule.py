@@ -1,0 +1,131 @@
+"""Who is on the team at each step."""
+
+import dataclasses
+import re
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+from fastap.problem.spec import Mistake
+
+Redraw = Literal["group", "same", "size"]  # what a change draws anew
+CONTROLS: dict[str | None, Redraw] = {None: "group", "same": "same", "size": "size"}
+
+
+class Schedule(eqx.Module):
+    """The teammates of one episode, drawn before it begins."""
+
+    group: Int[Array, " T"]  # whose policies fill the teammates' slots at t
+    size: Int[Array, " T"]  # how many of those slots are occupied
+    swap: Bool[Array, " T"]  # the team is replaced before anyone acts at t
+
+
+@dataclasses.dataclass(frozen=True)
+class Never:
+    """No change: the paper's stationary setting."""
+
+    def moments(self, horizon: int, key: PRNGKeyArray) -> Bool[Array, " T"]:
+        """Mark the steps at which the team is replaced."""
+        del key
+        return jnp.zeros(horizon, bool)
+
+
+@dataclasses.dataclass(frozen=True)
+class After:
+    """A change after each wait, the waits uniform on low..high inclusive."""
+
+    low: int
+    high: int
+
+    def __post_init__(self):
+        if not 1 <= self.low <= self.high:
+            raise Mistake(
+                f"U[{self.low},{self.high}] is no distribution of waits: write "
+                "U[a,b] with whole numbers 1 <= a <= b, for example U[5,8]."
+            )
+
+    def moments(self, horizon: int, key: PRNGKeyArray) -> Bool[Array, " T"]:
+        """Mark the steps at which the team is replaced."""
+        waits = jax.random.randint(key, (horizon,), self.low, self.high + 1)
+        return (jnp.cumsum(waits)[None] == jnp.arange(horizon)[:, None]).any(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class At:
+    """Changes at fixed steps."""
+
+    times: tuple[int, ...]
+
+    def __post_init__(self):
+        rising = list(self.times) == sorted(set(self.times))
+        if not self.times or self.times[0] < 1 or not rising:
+            text = ",".join(map(str, self.times))
+            raise Mistake(
+                f"at[{text}] is no list of change times: write rising steps "
+                "from 1 on, for example at[12] or at[8,16]."
+            )
+
+    def moments(self, horizon: int, key: PRNGKeyArray) -> Bool[Array, " T"]:
+        """Mark the steps at which the team is replaced."""
+        del key
+        return (jnp.array(self.times)[None] == jnp.arange(horizon)[:, None]).any(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """When the team changes, and what is redrawn each time."""
+
+    when: Never | After | At = Never()
+    redraw: Redraw = "group"
+
+    def draw(
+        self,
+        sizes: Int[Array, " K"],
+        allowed: Bool[Array, " K"],
+        horizon: int,
+        key: PRNGKeyArray,
+    ) -> Schedule:
+        """Draw one episode's team from the allowed groups, uniformly.
+
+        `same` puts the first group in its own place at every change and `size`
+        keeps its policy but takes over the number of a newly drawn group's
+        teammates: the two controls that tell the mechanics of a change from
+        the change of policy. The first group does not depend on the kind of
+        change, so that episodes with and without one can be paired.
+        """
+        k_moments, k_group = jax.random.split(key)
+        swap = self.when.moments(horizon, k_moments)
+        rank = jax.random.randint(k_group, (horizon,), 0, jnp.sum(allowed))
+        drawn = jnp.argmax(jnp.cumsum(allowed)[None] > rank[:, None], axis=1)
+        latest = drawn[jnp.cumsum(swap)]
+        first = jnp.full(horizon, drawn[0])
+        group = latest if self.redraw == "group" else first
+        size = sizes[first if self.redraw == "same" else latest]
+        return Schedule(group, size, swap)
+
+
+NOTATION = re.compile(r"(?:(U|at)\[([-\d,\s]*)\](?:-(same|size))?|stationary)")
+
+
+def parse(text: str) -> Change:
+    """Read the paper's notation: stationary, U[5,8], U[5,8]-same, at[12]-size."""
+    match = NOTATION.fullmatch(text.strip())
+    if match is None:
+        raise Mistake(
+            f"'{text}' is no change distribution: write stationary, U[5,8], "
+            "U[5,8]-same, U[5,8]-size or, for fixed steps, at[8,16]."
+        )
+    kind, listed, control = match.groups()
+    if kind is None:
+        return Change()
+    try:
+        numbers = tuple(int(part) for part in listed.split(","))
+    except ValueError:
+        raise Mistake(f"'{text}': '{listed}' is no list of whole numbers.") from None
+    if kind == "U" and len(numbers) != 2:
+        raise Mistake(f"'{text}': U takes two numbers, as in U[5,8].")
+    when = After(*numbers) if kind == "U" else At(numbers)
+    return Change(when, CONTROLS[control])

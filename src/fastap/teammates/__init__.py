@@ -1,0 +1,1 @@
+"""Who an agent may have to work with."""

@@ -1,0 +1,192 @@
+"""Teams that follow a script: yardsticks, controls, and the first teammates."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from fastap.envs.combat import DIRECTIONS, MOVES, STOP, Combat, between
+from fastap.envs.foraging import LOAD, Board, Foraging
+from fastap.problem.rollout import AbstractPolicy, Glance
+
+CLOSE, NEAR = 3.0, 10.0  # a gathered team's radius, an enemy worth fighting now
+FAR = 99  # more than any way on a board
+STEPS = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])  # by number of action
+
+
+class Random(AbstractPolicy):
+    """Any available action, each as likely."""
+
+    groups: int = eqx.field(static=True, default=1)
+
+    def start(self, slots: int) -> None:
+        """Remember nothing."""
+        del slots
+
+    def act(
+        self, memory: None, glance: Glance, key: PRNGKeyArray
+    ) -> tuple[None, Int[Array, " P"]]:
+        """Draw one action for every slot."""
+        logits = jnp.where(glance.available, 0.0, -jnp.inf)
+        return memory, jax.random.categorical(key, logits, axis=1)
+
+
+class Still(AbstractPolicy):
+    """The first available action, always: in most worlds, to stay."""
+
+    groups: int = eqx.field(static=True, default=1)
+
+    def start(self, slots: int) -> None:
+        """Remember nothing."""
+        del slots
+
+    def act(
+        self, memory: None, glance: Glance, key: PRNGKeyArray
+    ) -> tuple[None, Int[Array, " P"]]:
+        """Choose the lowest number."""
+        del key
+        return memory, jnp.argmax(glance.available, axis=1)
+
+
+class Planner(AbstractPolicy):
+    """Foragers that see everything: all go for the food nearest to the team.
+
+    Everybody works out the same plan, so that no word needs to be spoken.
+    """
+
+    env: Foraging
+    groups: int = eqx.field(static=True, default=1)
+
+    def start(self, slots: int) -> None:
+        """Remember nothing."""
+        del slots
+
+    def act(
+        self, memory: None, glance: Glance, key: PRNGKeyArray
+    ) -> tuple[None, Int[Array, " P"]]:
+        """Play one's part in the common plan."""
+        del key
+        return memory, self.plan(glance.world)[glance.slot]
+
+    def plan(self, board: Board) -> Int[Array, " N"]:
+        """Choose a food, give each agent a side of it, and lead them there."""
+        food = self._nearest_food(board)
+        sides = food[None] + jnp.asarray(STEPS[1:])
+        post = assign(board, sides)
+        mine = sides[jnp.maximum(post, 0)]
+        at_post = (post >= 0) & jnp.all(board.position == mine, axis=1)
+        ways = self._ways(board, sides, at_post)
+        way = jnp.where((post >= 0)[:, None, None], ways[post], FAR)
+        steps = self._steps(board, way, at_post)
+        return jnp.where(at_post, LOAD, steps)
+
+    def _nearest_food(self, board: Board) -> Int[Array, " 2"]:
+        """Take the food for which three agents have the shortest way in all."""
+        gap = jnp.abs(board.position[:, None] - board.food[None]).sum(2)
+        gap = jnp.sort(jnp.where(board.present[:, None], gap, FAR), axis=0)[:3]
+        cost = jnp.where(board.food_level > 0, gap.sum(0), 9 * FAR)
+        return board.food[jnp.argmin(cost)]
+
+    def _ways(
+        self, board: Board, sides: Int[Array, "4 2"], at_post: Bool[Array, " N"]
+    ) -> Int[Array, "4 R C"]:
+        """Measure the way to each side around food and who already stands."""
+        rows, columns = self.env.rows, self.env.columns
+        grid = jnp.stack(jnp.mgrid[:rows, :columns], axis=-1)
+        on = lambda place: jnp.all(grid[None] == place[:, None, None], axis=-1)
+        wall = jnp.any(on(board.food) & (board.food_level > 0)[:, None, None], axis=0)
+        wall = wall | jnp.any(on(board.position) & at_post[:, None, None], axis=0)
+        way = jnp.where(on(sides), 0, FAR)
+
+        def widen(way, _):
+            edge = jnp.pad(way, ((0, 0), (1, 1), (1, 1)), constant_values=FAR)
+            beside = jnp.minimum(edge[:, :-2, 1:-1], edge[:, 2:, 1:-1])
+            beside = jnp.minimum(beside, edge[:, 1:-1, :-2])
+            beside = jnp.minimum(beside, edge[:, 1:-1, 2:])
+            through = jnp.where(wall[None], FAR, beside + 1)
+            return jnp.minimum(jnp.minimum(way, through), FAR), None
+
+        return jax.lax.scan(widen, way, length=rows + columns)[0]
+
+    def _steps(
+        self, board: Board, way: Int[Array, "N R C"], at_post: Bool[Array, " N"]
+    ) -> Int[Array, " N"]:
+        """Let each agent take the best step to a cell that nobody before it took."""
+        size = jnp.array([self.env.rows, self.env.columns])
+        taken = jnp.where(at_post[:, None], board.position, -FAR)
+        chosen = []
+        for i in range(self.env.agents):
+            cells = board.position[i][None] + jnp.asarray(STEPS)
+            inside = jnp.all((cells >= 0) & (cells < size[None]), axis=1)
+            row, column = jnp.clip(cells, 0, size[None] - 1).T
+            free = ~jnp.any(jnp.all(cells[:, None] == taken[None], axis=2), axis=1)
+            cost = jnp.where(inside & free, way[i, row, column], 2 * FAR)
+            step = jnp.argmin(cost)
+            here = jnp.where(board.present[i], cells[step], -FAR)
+            taken = taken.at[i].set(jnp.where(at_post[i], taken[i], here))
+            chosen.append(step)
+        return jnp.stack(chosen)
+
+
+def assign(board: Board, sides: Int[Array, "4 2"]) -> Int[Array, " N"]:
+    """Give every side to one agent, the shortest way first; -1 for who has none."""
+    gap = jnp.abs(board.position[:, None] - sides[None]).sum(2)
+    gap = jnp.where(board.present[:, None], gap, FAR)
+    post = jnp.full(len(gap), -1)
+    for _ in range(min(gap.shape)):
+        agent, side = jnp.unravel_index(jnp.argmin(gap), gap.shape)
+        post = post.at[agent].set(jnp.where(gap[agent, side] < FAR, side, post[agent]))
+        gap = gap.at[agent].set(FAR).at[:, side].set(FAR)
+    return post
+
+
+class Gatherer(AbstractPolicy):
+    """Marines that shoot the weakest enemy in range, after gathering or at once.
+
+    Those who gather meet at their first spawn point before they go to meet the
+    enemy, and close ranks whenever none is near; the others just go.
+    """
+
+    env: Combat
+    gather: bool = eqx.field(static=True, default=True)
+    groups: int = eqx.field(static=True, default=1)
+
+    def start(self, slots: int) -> Bool[Array, " P"]:
+        """Remember whether the team has met."""
+        return jnp.full(slots, not self.gather)
+
+    def act(
+        self, memory: Bool[Array, " P"], glance: Glance, key: PRNGKeyArray
+    ) -> tuple[Bool[Array, " P"], Int[Array, " P"]]:
+        """Shoot if possible, else walk."""
+        del key
+        n, units = self.env.agents, glance.world.units
+        alive = units.unit_alive[:n]
+        rally = jnp.asarray(self.env.ally_spawns[0])
+        away = between(units.unit_positions[:n], rally[None])[:, 0]
+        met = memory | (jnp.max(jnp.where(alive, away, 0.0)) < CLOSE)
+        goal = jnp.where(met[:, None], self._target(glance)[glance.slot], rally[None])
+        way = (goal - units.unit_positions[glance.slot]) @ jnp.asarray(DIRECTIONS.T)
+        walk = jnp.where(jnp.max(way, axis=1) < 0.8, STOP, jnp.argmax(way, axis=1))
+        health = units.unit_health[None, n:]
+        health = jnp.where(glance.available[:, MOVES:], health, jnp.inf)
+        shoot = jnp.isfinite(health).any(1)
+        action = jnp.where(shoot, MOVES + jnp.argmin(health, axis=1), walk)
+        return met, jnp.where(alive[glance.slot], action, STOP)
+
+    def _target(self, glance: Glance) -> Float[Array, "N 2"]:
+        """Head for the nearest enemy, or for each other if there is time."""
+        n, units = self.env.agents, glance.world.units
+        place, alive = units.unit_positions[:n], units.unit_alive[:n]
+        foes, living = units.unit_positions[n:], units.unit_alive[n:]
+        distance = between(place, foes)
+        distance = jnp.where(alive[:, None] & living[None], distance, jnp.inf)
+        nearest = foes[jnp.argmin(distance, axis=1)]
+        if not self.gather:
+            return nearest
+        middle = jnp.sum(place * alive[:, None], 0) / jnp.maximum(alive.sum(), 1)
+        spread = between(place, middle[None])[:, 0]
+        loose = jnp.max(jnp.where(alive, spread, 0.0)) > CLOSE
+        quiet = jnp.min(distance) > NEAR
+        return jnp.where(loose & quiet, middle[None], nearest)
