@@ -23,7 +23,6 @@ from fastap.problem.spec import (
     Spec,
     View,
     check_actions,
-    check_choice,
     check_sizes,
     check_team,
 )
@@ -49,8 +48,6 @@ class FromJaxMARL(Env):
 
     def __check_init__(self):
         check_bridge(self.game, self.game.agents, self.controlled, self.horizon)
-        check_choice("bridge", "pay", self.pay, ("sum", "mean"))
-        check_choice("bridge", "limit", self.limit, ("terminal", "truncated"))
 
     @property
     def spec(self) -> Spec:
@@ -127,7 +124,6 @@ class FromPettingZoo:
 
     def __init__(self, game: Any, controlled: int, horizon: int, pay: Pay = "sum"):
         check_bridge(game, game.possible_agents, controlled, horizon)
-        check_choice("bridge", "pay", pay, ("sum", "mean"))
         self.game, self.controlled, self.horizon = game, controlled, horizon
         self.pay, self.limit = pay, "terminal"
 

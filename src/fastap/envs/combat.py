@@ -26,7 +26,6 @@ from fastap.problem.spec import (
     Spec,
     View,
     check_actions,
-    check_choice,
     check_sizes,
     check_team,
 )
@@ -81,8 +80,6 @@ class Combat(Env):
         check_team(
             "10m_vs_14m", self.agents, self.controlled, self.agents - self.controlled
         )
-        check_choice("10m_vs_14m", "reward", self.reward, ("smac", "smax"))
-        check_choice("10m_vs_14m", "limit", self.limit, ("terminal", "truncated"))
         for x, y in (*self.ally_spawns, *self.enemy_spawns):
             inside = self.jitter < x < self.width - self.jitter
             if not (inside and self.jitter < y < self.height - self.jitter):

@@ -17,7 +17,6 @@ from fastap.problem.spec import (
     Spec,
     View,
     check_actions,
-    check_choice,
     check_sizes,
     check_team,
 )
@@ -69,10 +68,6 @@ class Foraging(Env):
             },
         )
         check_team("lbf", self.agents, self.controlled, self.least)
-        check_choice("lbf", "layout", self.layout, ("slots", "compact"))
-        check_choice("lbf", "state", self.state, ("full", "observations"))
-        check_choice("lbf", "encoding", self.encoding, ("one-hot", "raw"))
-        check_choice("lbf", "limit", self.limit, ("terminal", "truncated"))
         room = room_for_food(self.rows, self.columns)
         if self.foods > room or self.agents + self.foods > self.rows * self.columns:
             raise Mistake(

@@ -28,7 +28,6 @@ from fastap.problem.spec import (
     Spec,
     View,
     check_actions,
-    check_choice,
     check_sizes,
     check_team,
 )
@@ -59,10 +58,6 @@ class Navigation(Env):
             },
         )
         check_team("cn", self.agents, self.controlled, self.least)
-        check_choice("cn", "layout", self.layout, ("presence", "mpe2"))
-        check_choice("cn", "reward", self.reward, ("shared", "mpe2"))
-        check_choice("cn", "state", self.state, ("full", "observations"))
-        check_choice("cn", "limit", self.limit, ("terminal", "truncated"))
 
     @property
     def spec(self) -> Spec:

@@ -28,7 +28,6 @@ from fastap.problem.spec import (
     Spec,
     View,
     check_actions,
-    check_choice,
     check_sizes,
     check_team,
 )
@@ -99,9 +98,6 @@ class Pursuit(Env):
             },
         )
         check_team("pp", self.agents, self.controlled, self.least)
-        check_choice("pp", "layout", self.layout, ("presence", "mpe2"))
-        check_choice("pp", "state", self.state, ("full", "observations"))
-        check_choice("pp", "limit", self.limit, ("terminal", "truncated"))
 
     @property
     def spec(self) -> Spec:

@@ -8,20 +8,28 @@ import jax.numpy as jnp
 from fastap.envs import make
 from fastap.envs.combat import Combat
 from fastap.envs.foraging import Foraging
+from fastap.envs.navigation import Navigation
+from fastap.envs.pursuit import Pursuit
 from fastap.problem.episode import Episode
 from fastap.problem.rollout import AbstractPolicy, Players, film, play
 from fastap.problem.schedule import Change, Schedule
 from fastap.problem.spec import Env
-from fastap.teammates.scripted import Gatherer, Planner, Random
+from fastap.teammates.scripted import Chaser, Gatherer, Goer, Planner, Random
 
 
 def expert(env: Env) -> AbstractPolicy:
     """Return the scripted team that knows an environment best."""
-    if isinstance(env, Foraging):
-        return Planner(env=env)
-    if isinstance(env, Combat):
-        return Gatherer(env=env)
-    return Random()
+    match env:
+        case Foraging():
+            return Planner(env=env)
+        case Combat():
+            return Gatherer(env=env)
+        case Pursuit():
+            return Chaser()
+        case Navigation():
+            return Goer()
+        case _:
+            return Random()
 
 
 def draw_schedule(env: Env, change: Change, key: Any) -> Schedule:

@@ -8,13 +8,13 @@ from jaxtyping import Array, Bool, Float, Int, Num
 class Episode(eqx.Module):
     """One episode of all slots; `[t]` is at step t, after any swap, before acting."""
 
-    observation: Num[Array, "*B T+1 N O"]  # one more: after the last action
-    state: Num[Array, "*B T+1 S"]
-    available: Bool[Array, "*B T+1 N A"]
     present: Bool[Array, "*B T N"]
     group: Int[Array, "*B T"]
     swap: Bool[Array, "*B T"]
     action: Int[Array, "*B T N"]
+    observation: Num[Array, "*B T+1 N O"]  # one more: after the last action
+    state: Num[Array, "*B T+1 S"]
+    available: Bool[Array, "*B T+1 N A"]
     reward: Float[Array, "*B T"]  # of the transition t -> t+1; zero on the padding
     terminal: Bool[Array, "*B T"]  # the transition t -> t+1 ended the task
     won: Bool[Array, "*B T"]  # and the goal was reached

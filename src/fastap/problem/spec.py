@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import equinox as eqx
@@ -159,9 +158,3 @@ def check_team(name: str, slots: int, controlled: int, least: int) -> None:
             f"{name}: {slots} agents cannot be {controlled} controlled ones "
             f"and at least {least} teammates."
         )
-
-
-def check_choice(name: str, field: str, value: str, choices: Sequence[str]) -> None:
-    """Refuse a word that is not one of the choices."""
-    if value not in choices:
-        raise Mistake(f"{name}: {field} must be {' or '.join(choices)}, not '{value}'.")

@@ -1,5 +1,7 @@
 """Teams that follow a script: yardsticks, controls, and the first teammates."""
 
+import abc
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fastap.envs.combat import DIRECTIONS, MOVES, STOP, Combat, between
 from fastap.envs.foraging import LOAD, Board, Foraging
+from fastap.envs.particles import Arena
 from fastap.problem.rollout import AbstractPolicy, Glance
 
 CLOSE, NEAR = 3.0, 10.0  # a gathered team's radius, an enemy worth fighting now
@@ -15,41 +18,88 @@ FAR = 99  # more than any way on a board
 STEPS = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])  # by number of action
 
 
-class Random(AbstractPolicy):
+class AbstractScript(AbstractPolicy):
+    """A policy without a memory."""
+
+    def start(self, slots: int) -> None:
+        """Remember nothing."""
+        del slots
+
+    def act(
+        self, memory: None, glance: Glance, key: PRNGKeyArray
+    ) -> tuple[None, Int[Array, " P"]]:
+        """Choose by what is seen now."""
+        return memory, self.choose(glance, key)
+
+    @abc.abstractmethod
+    def choose(self, glance: Glance, key: PRNGKeyArray) -> Int[Array, " P"]:
+        """Choose an action for every slot."""
+
+
+class Random(AbstractScript):
     """Any available action, each as likely."""
 
     groups: int = eqx.field(static=True, default=1)
 
-    def start(self, slots: int) -> None:
-        """Remember nothing."""
-        del slots
-
-    def act(
-        self, memory: None, glance: Glance, key: PRNGKeyArray
-    ) -> tuple[None, Int[Array, " P"]]:
+    def choose(self, glance: Glance, key: PRNGKeyArray) -> Int[Array, " P"]:
         """Draw one action for every slot."""
         logits = jnp.where(glance.available, 0.0, -jnp.inf)
-        return memory, jax.random.categorical(key, logits, axis=1)
+        return jax.random.categorical(key, logits, axis=1)
 
 
-class Still(AbstractPolicy):
+class Still(AbstractScript):
     """The first available action, always: in most worlds, to stay."""
 
     groups: int = eqx.field(static=True, default=1)
 
-    def start(self, slots: int) -> None:
-        """Remember nothing."""
-        del slots
-
-    def act(
-        self, memory: None, glance: Glance, key: PRNGKeyArray
-    ) -> tuple[None, Int[Array, " P"]]:
+    def choose(self, glance: Glance, key: PRNGKeyArray) -> Int[Array, " P"]:
         """Choose the lowest number."""
         del key
-        return memory, jnp.argmax(glance.available, axis=1)
+        return jnp.argmax(glance.available, axis=1)
 
 
-class Planner(AbstractPolicy):
+class Chaser(AbstractScript):
+    """Predators that run to where the prey will soon be."""
+
+    lead: float = eqx.field(static=True, default=0.3)  # seconds
+    groups: int = eqx.field(static=True, default=1)
+
+    def choose(self, glance: Glance, key: PRNGKeyArray) -> Int[Array, " P"]:
+        """Push towards the prey."""
+        del key
+        arena = glance.world
+        goal = arena.position[-1] + self.lead * arena.velocity[-1]
+        return push_to(arena, jnp.broadcast_to(goal, (len(glance.slot), 2)), glance)
+
+
+class Goer(AbstractScript):
+    """Navigators that divide the landmarks among them, the nearest first."""
+
+    groups: int = eqx.field(static=True, default=1)
+
+    def choose(self, glance: Glance, key: PRNGKeyArray) -> Int[Array, " P"]:
+        """Push towards one's own landmark; stay where there is none."""
+        del key
+        arena = glance.world
+        gap = jnp.where(
+            arena.present[:, None], between(arena.position, arena.mark), jnp.inf
+        )
+        mine = assign(gap)
+        goal = jnp.where((mine >= 0)[:, None], arena.mark[mine], arena.position)
+        return push_to(arena, goal[glance.slot], glance)
+
+
+def push_to(
+    arena: Arena, goal: Float[Array, "P 2"], glance: Glance
+) -> Int[Array, " P"]:
+    """Take the axis on which one is farthest off, allowing for one's speed."""
+    place, speed = arena.position[glance.slot], arena.velocity[glance.slot]
+    gap = goal - place - 0.3 * speed
+    way = jnp.stack([-gap[:, 0], gap[:, 0], -gap[:, 1], gap[:, 1]], axis=1)
+    return jnp.where(jnp.max(way, axis=1) > 0.03, 1 + jnp.argmax(way, axis=1), 0)
+
+
+class Planner(AbstractScript):
     """Foragers that see everything: all go for the food nearest to the team.
 
     Everybody works out the same plan, so that no word needs to be spoken.
@@ -58,22 +108,18 @@ class Planner(AbstractPolicy):
     env: Foraging
     groups: int = eqx.field(static=True, default=1)
 
-    def start(self, slots: int) -> None:
-        """Remember nothing."""
-        del slots
-
-    def act(
-        self, memory: None, glance: Glance, key: PRNGKeyArray
-    ) -> tuple[None, Int[Array, " P"]]:
+    def choose(self, glance: Glance, key: PRNGKeyArray) -> Int[Array, " P"]:
         """Play one's part in the common plan."""
         del key
-        return memory, self.plan(glance.world)[glance.slot]
+        return self.plan(glance.world)[glance.slot]
 
     def plan(self, board: Board) -> Int[Array, " N"]:
         """Choose a food, give each agent a side of it, and lead them there."""
         food = self._nearest_food(board)
         sides = food[None] + jnp.asarray(STEPS[1:])
-        post = assign(board, sides)
+        gap = jnp.abs(board.position[:, None] - sides[None]).sum(2)
+        gap = jnp.where(board.present[:, None], gap, jnp.inf)
+        post = assign(gap)
         mine = sides[jnp.maximum(post, 0)]
         at_post = (post >= 0) & jnp.all(board.position == mine, axis=1)
         ways = self._ways(board, sides, at_post)
@@ -129,16 +175,15 @@ class Planner(AbstractPolicy):
         return jnp.stack(chosen)
 
 
-def assign(board: Board, sides: Int[Array, "4 2"]) -> Int[Array, " N"]:
-    """Give every side to one agent, the shortest way first; -1 for who has none."""
-    gap = jnp.abs(board.position[:, None] - sides[None]).sum(2)
-    gap = jnp.where(board.present[:, None], gap, FAR)
-    post = jnp.full(len(gap), -1)
-    for _ in range(min(gap.shape)):
-        agent, side = jnp.unravel_index(jnp.argmin(gap), gap.shape)
-        post = post.at[agent].set(jnp.where(gap[agent, side] < FAR, side, post[agent]))
-        gap = gap.at[agent].set(FAR).at[:, side].set(FAR)
-    return post
+def assign(way: Float[Array, "N G"]) -> Int[Array, " N"]:
+    """Give every goal to one agent, the shortest way first; -1 for who has none."""
+    goal = jnp.full(len(way), -1)
+    for _ in range(min(way.shape)):
+        agent, nearest = jnp.unravel_index(jnp.argmin(way), way.shape)
+        found = jnp.isfinite(way[agent, nearest])
+        goal = goal.at[agent].set(jnp.where(found, nearest, goal[agent]))
+        way = way.at[agent].set(jnp.inf).at[:, nearest].set(jnp.inf)
+    return goal
 
 
 class Gatherer(AbstractPolicy):

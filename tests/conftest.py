@@ -1,0 +1,28 @@
+"""Strict arithmetic for every test, and a cache that outlives the run."""
+
+from pathlib import Path
+
+import jax
+import pytest
+from hypothesis import settings
+
+CACHE = Path(__file__).parent.parent / ".cache" / "xla"
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compilation_cache():
+    """Compile each program once for all runs of the suite."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    jax.config.update("jax_compilation_cache_dir", str(CACHE))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+@pytest.fixture
+def key():
+    return jax.random.key(0)
+
+
+settings.register_profile("fastap", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("fastap")
