@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fastap.envs.combat import MARINE, MOVES, Combat, import_smax, push_apart
+from fastap.envs.combat import MOVES, Combat
+from fastap.envs.smax import MARINE, import_smax, push_apart
 from fastap.problem.rollout import Players, film, play
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
@@ -33,6 +34,14 @@ def battles():
 
 
 KEY = jax.random.key(0)
+pytestmark = pytest.mark.usefixtures("the_packages_shapes")
+
+
+@pytest.fixture
+def the_packages_shapes():
+    """Let the tests call the package, which promotes ranks."""
+    with jax.numpy_rank_promotion("allow"):
+        yield
 
 
 def largest(a, b):

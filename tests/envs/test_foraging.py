@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastap import make
-from fastap.envs.foraging import EAST, LOAD, NONE, SOUTH, WEST, Board, Foraging
+from fastap.envs.board import Board
+from fastap.envs.foraging import EAST, LOAD, NONE, SOUTH, WEST, Foraging
 from fastap.problem.rollout import Players, film
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake, check_actions

@@ -139,8 +139,8 @@ def test_newcomers_arrive_anywhere_at_rest(key):
     assert np.all(np.abs(place) <= 1)
     assert np.abs(place.mean(0)).max() < 4 * np.sqrt(1 / 3 / 4000)
     assert np.abs(place.var(0) - 1 / 3).max() < 0.03
-    assert np.all(np.asarray(after.position[:, :3]) == world.position[:3])
-    assert np.all(np.asarray(after.velocity[:, :3]) == world.velocity[:3])
+    assert np.all(np.asarray(after.position[:, :3]) == np.asarray(world.position[:3]))
+    assert np.all(np.asarray(after.velocity[:, :3]) == np.asarray(world.velocity[:3]))
 
 
 def test_navigation_works_without_any_teammate(key):
@@ -155,6 +155,13 @@ def test_the_prey_runs_from_the_nearest_predator():
     seen = jnp.array([0.0, 0, 0, 0, 9, 9, 9, -9, 0.3, 0, -2, 0, 0, 0])
     assert Fleeing()(seen, 2) == 1  # a predator is close on the right: go left
     assert Fleeing()(-seen, 2) == 2
+
+
+def test_pursuit_works_without_obstacles(key):
+    env = Pursuit(obstacles=0)
+    world = env.reset(jnp.ones(3, bool), key)
+    after, _ = env.step(world, jnp.zeros(3, int), key)
+    assert env.view(after).observation.shape == (3, 12) == (3, env.spec.observation)
 
 
 def test_the_prey_stays_in_the_arena(key):

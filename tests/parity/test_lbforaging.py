@@ -11,7 +11,8 @@ import lbforaging
 import numpy as np
 import pytest
 
-from fastap.envs.foraging import Board, Foraging
+from fastap.envs.board import Board
+from fastap.envs.foraging import Foraging
 
 assert lbforaging  # importing it registers its games
 KINDS = ("random", "crowd", "border", "forage", "meet")

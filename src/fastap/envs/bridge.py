@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
+from fastap.envs.smax import lenient
 from fastap.problem.episode import Episode
 from fastap.problem.rollout import Minds, Players, look, record
 from fastap.problem.schedule import Schedule
@@ -23,7 +24,6 @@ from fastap.problem.spec import (
     Spec,
     View,
     check_actions,
-    check_sizes,
     check_team,
 )
 
@@ -52,7 +52,8 @@ class FromJaxMARL(Env):
     @property
     def spec(self) -> Spec:
         """The sizes of the problem, read off the game."""
-        seen, _ = jax.eval_shape(self.game.reset, jax.random.key(0))
+        with lenient():
+            seen, _ = jax.eval_shape(self.game.reset, jax.random.key(0))
         agents = self.game.agents
         width = max(seen[agent].shape[0] for agent in agents)
         whole = seen["world_state"].shape[0] if "world_state" in seen else 0
@@ -61,7 +62,8 @@ class FromJaxMARL(Env):
     def reset(self, present: Bool[Array, " N"], key: PRNGKeyArray) -> Borrowed:
         """Begin the game; its team is always complete."""
         del present
-        seen, state = self.game.reset(key)
+        with lenient():
+            seen, state = self.game.reset(key)
         return Borrowed(state, seen)
 
     def swap(
@@ -77,7 +79,9 @@ class FromJaxMARL(Env):
         """Step the game without its automatic reset."""
         check_actions(self.spec, action)
         chosen = {agent: action[i] for i, agent in enumerate(self.game.agents)}
-        seen, state, rewards, done, _ = self.game.step_env(key, world.state, chosen)
+        with lenient():
+            stepped = self.game.step_env(key, world.state, chosen)
+        seen, state, rewards, done, _ = stepped
         earned = jnp.stack([rewards[agent] for agent in self.game.agents])
         reward = earned.sum() if self.pay == "sum" else earned.mean()
         never = jnp.array(False)
@@ -108,7 +112,8 @@ class FromJaxMARL(Env):
         owned = [self.game.action_space(agent).n for agent in self.game.agents]
         legal = np.arange(max(owned))[None] < np.array(owned)[:, None]
         try:
-            masks = self.game.get_avail_actions(world.state)
+            with lenient():
+                masks = self.game.get_avail_actions(world.state)
         except NotImplementedError:
             return jnp.asarray(legal)
         rows = [masks[agent].astype(bool) for agent in self.game.agents]
@@ -195,7 +200,8 @@ def _decide(
 
 def check_bridge(game: Any, agents: list[str], controlled: int, horizon: int) -> None:
     """Refuse games with other than discrete actions, and impossible teams."""
-    check_sizes("bridge", {"horizon": (horizon, 1)})
+    if horizon < 1:
+        raise Mistake(f"bridge: horizon must be at least 1, not {horizon}.")
     if controlled >= len(agents):
         raise Mistake(
             f"bridge: a game of {len(agents)} agents can have 1 to "

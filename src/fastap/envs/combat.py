@@ -5,10 +5,6 @@ units apart, the built-in enemy, observing) is written anew here, for arrays of
 units, and held equal to the package by tests.
 """
 
-import builtins
-import contextlib
-import functools
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import equinox as eqx
@@ -17,6 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
+from fastap.envs.smax import (
+    MARINE,
+    between,
+    import_smax,
+    lenient,
+    make_game,
+    push_apart,
+)
 from fastap.problem.spec import (
     Env,
     Mistake,
@@ -64,22 +68,11 @@ class Combat(Env):
     limit: Literal["terminal", "truncated"] = eqx.field(static=True, default="terminal")
 
     def __check_init__(self):
-        check_sizes(
-            "10m_vs_14m",
-            {
-                "agents": (self.agents, 1),
-                "enemies": (self.enemies, 1),
-                "horizon": (self.horizon, 1),
-                "width": (self.width, 8),
-                "height": (self.height, 8),
-                "ally spawn groups": (len(self.ally_spawns), 1),
-                "enemy spawn groups": (len(self.enemy_spawns), 1),
-                "jitter": (self.jitter, 0),
-            },
-        )
-        check_team(
-            "10m_vs_14m", self.agents, self.controlled, self.agents - self.controlled
-        )
+        check_sizes("10m_vs_14m", self, agents=1, enemies=1, horizon=1)
+        check_sizes("10m_vs_14m", self, width=8, height=8, jitter=0)
+        if not (self.ally_spawns and self.enemy_spawns):
+            raise Mistake("10m_vs_14m: each side needs spawn groups, at least one.")
+        check_team("10m_vs_14m", self.agents, self.controlled, 0)
         for x, y in (*self.ally_spawns, *self.enemy_spawns):
             inside = self.jitter < x < self.width - self.jitter
             if not (inside and self.jitter < y < self.height - self.jitter):
@@ -118,7 +111,8 @@ class Combat(Env):
     def reset(self, present: Bool[Array, " N"], key: PRNGKeyArray) -> Battle:
         """Spread both sides over their spawn points."""
         k_game, k_jitter = jax.random.split(key)
-        _, units = self.game.reset(k_game)
+        with lenient():
+            _, units = self.game.reset(k_game)
         ally = np.array(self.ally_spawns)[np.arange(self.agents) % self._ally_groups]
         foe = np.arange(self.enemies) % len(self.enemy_spawns)
         spawn = jnp.asarray(np.concatenate([ally, np.array(self.enemy_spawns)[foe]]))
@@ -144,28 +138,15 @@ class Combat(Env):
         check_actions(self.spec, action)
         k_enemy, k_game = jax.random.split(key)
         enemy, prey = self._enemy(world, k_enemy)
-        move, attack = self.game._decode_discrete_actions(jnp.append(action, enemy))
-
-        def tick(units, k):
-            units = self.game._world_step(k, units, (move, attack))
-            units = self.game._kill_agents_touching_walls(units)
-            units = self.game._update_dead_agents(units)
-            position = push_apart(units.unit_positions, units.unit_alive, self._radius)
-            return units.replace(unit_positions=position), None
-
-        keys = jax.random.split(k_game, self.game.world_steps_per_env_step)
-        units, _ = jax.lax.scan(tick, world.units, keys)
-        units = units.replace(
-            prev_movement_actions=move,
-            prev_attack_actions=attack,
-            step=units.step + 1,
-        )
+        with lenient():
+            units = self._fight(world.units, jnp.append(action, enemy), k_game)
         after = Battle(units, world.present, world.goal, prey)
         return after, self._outcome(world.units, units)
 
     def view(self, world: Battle) -> View:
         """See the units within sight; know who can be shot."""
-        state = self.game.get_world_state(world.units)
+        with lenient():
+            state = self.game.get_world_state(world.units)
         observation = self.observe(world).astype(jnp.float16)
         return View(observation, state, self.available(world))
 
@@ -215,12 +196,14 @@ class Combat(Env):
     def scene(self, world: Battle) -> Scene:
         """Draw the living, with their health."""
         units, shapes = world.units, []
-        health = np.asarray(units.unit_health) / float(self.game.unit_type_health[0])
+        health = (units.unit_health / self.game.unit_type_health[0]).tolist()
         for i, (x, y) in enumerate(np.asarray(units.unit_positions)):
             if units.unit_alive[i]:
                 ours = "controlled" if i < self.controlled else "mate"
                 kind = ours if i < self.agents else "enemy"
-                shapes.append(Shape(kind, float(x), float(y), 0.5, "", health[i]))
+                shapes.append(
+                    Shape(kind, float(x), float(y), 0.5, "", float(health[i]))
+                )
         return Scene((0.0, self.width, 0.0, self.height), tuple(shapes))
 
     @property
@@ -247,6 +230,24 @@ class Combat(Env):
     def _cooldown(self, units: Any) -> Float[Array, " U"]:
         whole = self.game.unit_type_weapon_cooldowns[units.unit_types]
         return jnp.clip(units.unit_weapon_cooldowns / whole, 0.0, 1.0)
+
+    def _fight(self, units: Any, action: Int[Array, " U"], key: PRNGKeyArray) -> Any:
+        """Let SMAX move and shoot, tick by tick."""
+        game = self.game
+        move, attack = game._decode_discrete_actions(action)
+
+        def tick(units, k):
+            units = game._world_step(k, units, (move, attack))
+            units = game._kill_agents_touching_walls(units)
+            units = game._update_dead_agents(units)
+            position = push_apart(units.unit_positions, units.unit_alive, self._radius)
+            return units.replace(unit_positions=position), None
+
+        keys = jax.random.split(key, game.world_steps_per_env_step)
+        units, _ = jax.lax.scan(tick, units, keys)
+        return units.replace(
+            prev_movement_actions=move, prev_attack_actions=attack, step=units.step + 1
+        )
 
     def _enemy(
         self, world: Battle, key: PRNGKeyArray
@@ -290,62 +291,3 @@ class Combat(Env):
         scale = BEST / (total + KILL * self.enemies + WIN)
         reward = scale * (damage + KILL * kills + WIN * won)
         return Outcome(reward, terminal, won)
-
-
-MARINE = {"radius": 0.375, "sight": 9.0, "range": 5.0}  # the package's, tested
-
-
-def push_apart(
-    position: Float[Array, "U 2"], alive: Bool[Array, " U"], radius: float
-) -> Float[Array, "U 2"]:
-    """Move living units that overlap away from each other."""
-    x = position[:, None, 0] - position[None, :, 0]
-    y = position[:, None, 1] - position[None, :, 1]
-    distance = jnp.sqrt(x**2 + y**2) + jnp.eye(len(alive)) + 1e-6
-    overlap = jax.nn.relu(2 * radius / distance - 1)
-    overlap = jnp.where(alive[:, None] & alive[None], overlap, 0.0) / 2
-    shift = jnp.stack([jnp.sum(x * overlap, 1), jnp.sum(y * overlap, 1)], axis=1)
-    return position + shift
-
-
-def between(a: Float[Array, "M 2"], b: Float[Array, "L 2"]) -> Float[Array, "M L"]:
-    """Measure the distances of two sets of points."""
-    x = a[:, None, 0] - b[None, :, 0]
-    y = a[:, None, 1] - b[None, :, 1]
-    return jnp.sqrt(x**2 + y**2)
-
-
-def import_smax() -> Any:
-    """Import jaxmarl's game, if it is there."""
-    try:
-        with silence():
-            from jaxmarl.environments.smax import smax_env
-    except ImportError as missing:
-        raise Mistake(
-            "10m_vs_14m needs jaxmarl, which is not installed: "
-            "pip install 'fastap[smax]'."
-        ) from missing
-    return smax_env
-
-
-@contextlib.contextmanager
-def silence() -> Iterator[None]:
-    """Swallow what jaxmarl prints when imported (it also resets `sys.stdout`)."""
-    speak = builtins.print
-    builtins.print = lambda *args, **options: None
-    try:
-        yield
-    finally:
-        builtins.print = speak
-
-
-@functools.cache
-def make_game(allies: int, enemies: int, width: int, height: int, horizon: int) -> Any:
-    """Build the game of marines once for each set of sizes."""
-    smax = import_smax()
-    with jax.ensure_compile_time_eval():  # also when first asked for inside `jit`
-        marines = jnp.zeros(allies + enemies, jnp.uint8)
-        scenario = smax.Scenario(marines, allies, enemies, False, False)
-        return smax.SMAX(
-            scenario=scenario, map_width=width, map_height=height, max_steps=horizon
-        )

@@ -8,6 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int8, Num, PRNGKeyArray
 
+from fastap.envs.board import (
+    NOTHING,
+    Board,
+    compact,
+    one_hot,
+    one_hot_width,
+    pack,
+    pick,
+    room_for_food,
+    unpack,
+)
 from fastap.problem.spec import (
     Env,
     Mistake,
@@ -19,21 +30,10 @@ from fastap.problem.spec import (
     check_actions,
     check_sizes,
     check_team,
+    draw_team,
 )
 
 NONE, NORTH, SOUTH, WEST, EAST, LOAD = range(6)
-NOTHING = 0x0000FFFF  # (-1, -1, 0), packed
-
-
-class Board(eqx.Module):
-    """A world of foraging; positions are (row, column)."""
-
-    position: Int[Array, "N 2"]  # -1 where absent
-    level: Int[Array, " N"]  # 0 where absent
-    present: Bool[Array, " N"]
-    food: Int[Array, "F 2"]  # in reading order; -1 where never placed
-    food_level: Int[Array, " F"]  # 0 once loaded
-    spawned: Int[Array, ""]  # the sum of all food levels at the beginning
 
 
 class Foraging(Env):
@@ -55,18 +55,8 @@ class Foraging(Env):
     limit: Literal["terminal", "truncated"] = eqx.field(static=True, default="terminal")
 
     def __check_init__(self):
-        check_sizes(
-            "lbf",
-            {
-                "rows": (self.rows, 3),
-                "columns": (self.columns, 3),
-                "agents": (self.agents, 1),
-                "foods": (self.foods, 1),
-                "sight": (self.sight, 1),
-                "horizon": (self.horizon, 1),
-                "highest": (self.highest, 1),
-            },
-        )
+        check_sizes("lbf", self, rows=3, columns=3, agents=1, foods=1)
+        check_sizes("lbf", self, sight=1, horizon=1, highest=1)
         check_team("lbf", self.agents, self.controlled, self.least)
         room = room_for_food(self.rows, self.columns)
         if self.foods > room or self.agents + self.foods > self.rows * self.columns:
@@ -87,7 +77,8 @@ class Foraging(Env):
         observation = 3 * (self.foods + self.agents)
         full = observation + self.agents
         state = full if self.state == "full" else self.agents * observation
-        seen, whole = self._codes(self._window), self._codes(max(self._grid))
+        seen = one_hot_width(self._window, self._levels)
+        whole = one_hot_width(max(self._grid), self._levels)
         if self.encoding == "raw":
             inputs, state_inputs = observation, state
         else:
@@ -183,7 +174,7 @@ class Foraging(Env):
         """Write coordinates and levels as one-hot vectors."""
         if self.encoding == "raw":
             return observation.astype(jnp.float32)
-        return self._one_hot(observation, self._window)
+        return one_hot(observation, self._window, self._levels)
 
     def encode_state(self, state: Num[Array, "*B S"]) -> Float[Array, "*B J"]:
         """Write coordinates and levels as one-hot vectors."""
@@ -193,20 +184,21 @@ class Foraging(Env):
             rows = state.reshape(*state.shape[:-1], self.agents, -1)
             return self.encode(rows).reshape(*state.shape[:-1], -1)
         things, present = state[..., : -self.agents], state[..., -self.agents :]
-        coded = self._one_hot(things, max(self._grid))
+        coded = one_hot(things, max(self._grid), self._levels)
         return jnp.concatenate([coded, present.astype(jnp.float32)], axis=-1)
 
     def scene(self, world: Board) -> Scene:
         """Draw the board with row 0 on top."""
-        shapes = []
-        for (row, column), level in zip(world.food, world.food_level, strict=True):
-            if level > 0:
-                shapes.append(self._shape("food", row, column, level))
-        for slot, (row, column) in enumerate(np.asarray(world.position)):
-            if world.present[slot]:
-                kind = "controlled" if slot < self.controlled else "mate"
-                shapes.append(self._shape(kind, row, column, world.level[slot]))
-        return Scene((0.0, self.columns, 0.0, self.rows), tuple(shapes), cells=True)
+        at = lambda place: (place[1] + 0.5, self.rows - place[0] - 0.5)
+        shapes = [
+            Shape("food", *map(float, at(place)), 0.36, str(int(level)))
+            for place, level in zip(world.food, world.food_level, strict=True)
+            if level > 0
+        ]
+        places = [at(place) for place in np.asarray(world.position)]
+        team = draw_team(self.controlled, world.present, places, 0.36, world.level)
+        extent = (0.0, self.columns, 0.0, self.rows)
+        return Scene(extent, (*shapes, *team), cells=True)
 
     @property
     def _grid(self) -> tuple[int, int]:
@@ -217,24 +209,10 @@ class Foraging(Env):
         """How many values a coordinate in a window can take."""
         return min(2 * self.sight + 1, max(self._grid))
 
-    def _codes(self, window: int) -> int:
-        """Count the entries of all foods and agents as one-hot vectors."""
-        place = 2 * (window + 1)
-        food = place + self.most_food_level + 1
-        return self.foods * food + self.agents * (place + self.highest + 1)
-
-    def _one_hot(
-        self, triples: Num[Array, "*B O"], window: int
-    ) -> Float[Array, "*B I"]:
-        things = triples.reshape(*triples.shape[:-1], -1, 3)
-        foods, agents = things[..., : self.foods, :], things[..., self.foods :, :]
-        coded = [
-            jax.nn.one_hot(part[..., i] + (i < 2), width + 1)
-            for part, most in ((foods, self.most_food_level), (agents, self.highest))
-            for i, width in enumerate((window, window, most))
-        ]
-        flat = [c.reshape(*triples.shape[:-1], -1) for c in coded]
-        return jnp.concatenate(flat, axis=-1)
+    @property
+    def _levels(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """How many foods and agents there are, and their highest levels."""
+        return (self.foods, self.most_food_level), (self.agents, self.highest)
 
     def _unflatten(self, cell: Int[Array, "*n"]) -> Int[Array, "*n 2"]:
         return jnp.stack([cell // self.columns, cell % self.columns], axis=-1)
@@ -349,50 +327,3 @@ class Foraging(Env):
         agents = pack(world.position[:, 0], world.position[:, 1], world.level)
         things = unpack(jnp.concatenate([food, agents])).reshape(-1)
         return jnp.concatenate([things, world.present.astype(jnp.int8)])
-
-    def _shape(self, kind, row, column, level) -> Shape:
-        x, y = float(column) + 0.5, self.rows - float(row) - 0.5
-        return Shape(kind, x, y, 0.36, str(int(level)))
-
-
-def pack(
-    row: Int[Array, "*n"], column: Int[Array, "*n"], level: Int[Array, "*n"]
-) -> Int[Array, "*n"]:
-    """Write (row, column, level) into the lowest bytes of one number."""
-    return (row & 255) | ((column & 255) << 8) | (level << 16)
-
-
-def unpack(code: Int[Array, "*n"]) -> Int8[Array, "*n 3"]:
-    """Read (row, column, level) out of one number."""
-    return jax.lax.bitcast_convert_type(code.astype(jnp.int32), jnp.int8)[..., :3]
-
-
-def compact(codes: list[Int[Array, ""]]) -> list[Int[Array, ""]]:
-    """Move what is seen to the front, keeping its order."""
-    codes = list(codes)
-    for end in range(len(codes) - 1, 0, -1):
-        for i in range(end):
-            gap = codes[i] == NOTHING
-            codes[i], codes[i + 1] = (
-                jnp.where(gap, codes[i + 1], codes[i]),
-                jnp.where(gap, NOTHING, codes[i + 1]),
-            )
-    return codes
-
-
-def pick(free: Bool[Array, " cells"], chance: Float[Array, ""]) -> Int[Array, ""]:
-    """Choose one of the free cells, uniformly."""
-    count = jnp.cumsum(free)
-    rank = jnp.floor(chance * count[-1]).astype(int)
-    return jnp.argmax(count > rank)
-
-
-def room_for_food(rows: int, columns: int) -> int:
-    """Count the foods of the densest regular pattern with distance three."""
-    inside = [(r, c) for r in range(1, rows - 1) for c in range(1, columns - 1)]
-    patterns = [
-        sum((r + step * c) % 5 == shift for r, c in inside)
-        for step in (2, 3)
-        for shift in range(5)
-    ]
-    return max(patterns)

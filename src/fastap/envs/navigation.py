@@ -6,7 +6,6 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
 from fastap.envs.particles import (
@@ -30,6 +29,7 @@ from fastap.problem.spec import (
     check_actions,
     check_sizes,
     check_team,
+    draw_team,
 )
 
 AGENT = Body(radius=0.15, push=5.0)
@@ -49,14 +49,7 @@ class Navigation(Env):
     limit: Literal["terminal", "truncated"] = eqx.field(static=True, default="terminal")
 
     def __check_init__(self):
-        check_sizes(
-            "cn",
-            {
-                "agents": (self.agents, 1),
-                "landmarks": (self.landmarks, 1),
-                "horizon": (self.horizon, 1),
-            },
-        )
+        check_sizes("cn", self, agents=1, landmarks=1, horizon=1)
         check_team("cn", self.agents, self.controlled, self.least)
 
     @property
@@ -122,10 +115,9 @@ class Navigation(Env):
     def scene(self, world: Arena) -> Scene:
         """Draw landmarks below agents."""
         shapes = [Shape("goal", float(x), float(y), 0.05) for x, y in world.mark]
-        for slot, (x, y) in enumerate(np.asarray(world.position)):
-            if world.present[slot]:
-                kind = "controlled" if slot < self.controlled else "mate"
-                shapes.append(Shape(kind, float(x), float(y), AGENT.radius))
+        shapes += draw_team(
+            self.controlled, world.present, world.position, AGENT.radius
+        )
         return Scene((-1.4, 1.4, -1.4, 1.4), tuple(shapes))
 
     def _seen_by(self, world: Arena, me: int) -> list[Float[Array, ""]]:

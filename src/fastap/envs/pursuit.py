@@ -5,7 +5,6 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
 from fastap.envs.particles import (
@@ -30,6 +29,7 @@ from fastap.problem.spec import (
     check_actions,
     check_sizes,
     check_team,
+    draw_team,
 )
 
 PREDATOR = Body(radius=0.075, push=3.0, fastest=1.0)
@@ -58,9 +58,10 @@ class Fleeing(AbstractPrey):
         self, observation: Float[Array, " O"], obstacles: int
     ) -> Int[Array, ""]:
         """Weigh every danger by its inverse square and take the best axis."""
-        place, rest = observation[2:4], observation[4:].reshape(-1, 2)
-        marks, hunters = rest[:obstacles], rest[obstacles:]
-        wall = -jnp.sign(place) * jnp.square(jnp.maximum(jnp.abs(place) - 0.6, 0.0))
+        pairs = observation.reshape(-1, 2)
+        marks, hunters = pairs[2 : 2 + obstacles], pairs[2 + obstacles :]
+        soon = pairs[1] + 0.4 * pairs[0]  # it cannot stop at once
+        wall = -jnp.sign(soon) * jnp.square(jnp.maximum(jnp.abs(soon) - 0.6, 0.0))
         flight = away(hunters, 0.0) + 0.3 * away(marks, OBSTACLE) + 40.0 * wall
         signed = jnp.stack([-flight[0], flight[0], -flight[1], flight[1]])
         return 1 + jnp.argmax(signed)
@@ -89,14 +90,7 @@ class Pursuit(Env):
     limit: Literal["terminal", "truncated"] = eqx.field(static=True, default="terminal")
 
     def __check_init__(self):
-        check_sizes(
-            "pp",
-            {
-                "agents": (self.agents, 1),
-                "obstacles": (self.obstacles, 0),
-                "horizon": (self.horizon, 1),
-            },
-        )
+        check_sizes("pp", self, agents=1, obstacles=0, horizon=1)
         check_team("pp", self.agents, self.controlled, self.least)
 
     @property
@@ -175,10 +169,9 @@ class Pursuit(Env):
         shapes = [
             Shape("obstacle", float(x), float(y), OBSTACLE) for x, y in world.mark
         ]
-        for slot, (x, y) in enumerate(np.asarray(world.position[:-1])):
-            if world.present[slot]:
-                kind = "controlled" if slot < self.controlled else "mate"
-                shapes.append(Shape(kind, float(x), float(y), PREDATOR.radius))
+        shapes += draw_team(
+            self.controlled, world.present, world.position[:-1], PREDATOR.radius
+        )
         x, y = world.position[-1]
         shapes.append(Shape("prey", float(x), float(y), PREY.radius))
         return Scene((-1.5, 1.5, -1.5, 1.5), tuple(shapes))

@@ -83,6 +83,19 @@ class Scene:
     cells: bool = False  # whether the world is a board
 
 
+def draw_team(
+    controlled: int, present: Any, places: Any, radius: float, labels: Any = ()
+) -> list[Shape]:
+    """Draw the bodies that are there, by who moves them."""
+    shapes = []
+    for slot, (x, y) in enumerate(np.asarray(places, float)):
+        if present[slot]:
+            kind = "controlled" if slot < controlled else "mate"
+            label = str(int(labels[slot])) if len(labels) else ""
+            shapes.append(Shape(kind, float(x), float(y), radius, label))
+    return shapes
+
+
 class Env(eqx.Module):
     """A cooperative task whose team may change; every method is pure.
 
@@ -143,16 +156,21 @@ def check_actions(spec: Spec, action: Any) -> None:
             )
 
 
-def check_sizes(name: str, least: dict[str, tuple[float, float]]) -> None:
+def check_sizes(name: str, holder: Any, **least: int) -> None:
     """Refuse sizes below their smallest meaningful value."""
-    for field, (value, bound) in least.items():
+    for field, bound in least.items():
+        value = getattr(holder, field)
         if value < bound:
             raise Mistake(f"{name}: {field} must be at least {bound}, not {value}.")
 
 
 def check_team(name: str, slots: int, controlled: int, least: int) -> None:
     """Refuse teams with nobody to control or more teammates than slots."""
-    check_sizes(name, {"controlled": (controlled, 1), "least": (least, 0)})
+    if controlled < 1 or least < 0:
+        raise Mistake(
+            f"{name}: a team has at least 1 controlled agent and 0 teammates, "
+            f"not {controlled} and {least}."
+        )
     if controlled + least > slots:
         raise Mistake(
             f"{name}: {slots} agents cannot be {controlled} controlled ones "

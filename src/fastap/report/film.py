@@ -48,8 +48,8 @@ class Clip:
 
 def clip(env: Env, episode: Episode, worlds: Any) -> Clip:
     """Cut an episode at its end and turn its worlds into scenes."""
-    episode, worlds = jax.tree.map(np.asarray, (episode, worlds))
     steps = int(episode.length)
+    episode, worlds = jax.tree.map(np.asarray, (episode, worlds))
     scenes = [
         env.scene(jax.tree.map(lambda x, t=t: x[t], worlds)) for t in range(steps + 1)
     ]
@@ -136,7 +136,7 @@ def draw_scene(axes: Axes, scene: Scene, mates: str) -> None:
         _draw_shape(axes, shape, mates)
 
 
-def colour_of(group: int) -> str:
+def colour_of(group: int | np.integer) -> str:
     """Give each group of teammates a colour of its own."""
     return GROUPS[int(group) % len(GROUPS)]
 

@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from fastap.envs.combat import DIRECTIONS, MOVES, STOP, Combat, between
-from fastap.envs.foraging import LOAD, Board, Foraging
+from fastap.envs.board import Board
+from fastap.envs.combat import DIRECTIONS, MOVES, STOP, Combat
+from fastap.envs.foraging import LOAD, Foraging
 from fastap.envs.particles import Arena
+from fastap.envs.smax import between
 from fastap.problem.rollout import AbstractPolicy, Glance
 
 CLOSE, NEAR = 3.0, 10.0  # a gathered team's radius, an enemy worth fighting now

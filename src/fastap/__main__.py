@@ -1,0 +1,5 @@
+"""`python -m fastap` is `fastap`."""
+
+from fastap.cli import main
+
+main()

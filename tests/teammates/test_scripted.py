@@ -1,0 +1,71 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fastap import make
+from fastap.envs.foraging import LOAD, Foraging
+from fastap.experiments.environments import expert, returns
+from fastap.problem.rollout import Players, play
+from fastap.problem.schedule import parse
+from fastap.teammates.scripted import Planner, Random, Still, assign
+
+ENV = Foraging()
+
+
+def totals(team, size, episodes):
+    plan = parse("stationary").draw(
+        jnp.array([size]), jnp.ones(1, bool), 25, jax.random.key(0)
+    )
+    one = lambda key: play(ENV, Players(team, team), plan, key).total
+    keys = jax.random.split(jax.random.key(4), episodes)
+    return np.asarray(jax.jit(jax.vmap(one))(keys))
+
+
+@pytest.mark.parametrize(("size", "least"), [(1, 0.8), (2, 0.7)])
+def test_the_planner_is_a_yardstick(size, least):
+    total = totals(Planner(env=ENV), size, 1000)
+    assert total.mean() >= least
+    sixths = np.round(6 * total)
+    assert np.abs(6 * total - sixths).max() < 1e-4
+    assert set(sixths.astype(int).tolist()) <= {0, 2, 3, 4, 6}  # of three, of two
+
+
+@pytest.mark.parametrize(("size", "exact"), [(1, 0.0003), (2, 0.025)])
+def test_a_random_team_almost_never_gets_food(size, exact):
+    """0.03 % of episodes with three bodies, 2.5 % with four."""
+    episodes = 40_000
+    share = (totals(Random(), size, episodes) > 0).mean()
+    assert abs(share - exact) < 4 * np.sqrt(exact / episodes) + 0.1 * exact
+
+
+def test_the_planner_loads_where_it_stands(key):
+    board = ENV.reset(jnp.ones(4, bool), key)
+    food = board.food[0]
+    sides = food[None] + jnp.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
+    stand = board.__class__(
+        sides,
+        jnp.array([1, 1, 1, 1]),
+        jnp.ones(4, bool),
+        board.food,
+        jnp.array([3, 0, 0]),
+        jnp.array(3),
+    )
+    assert np.array_equal(Planner(env=ENV).plan(stand), [LOAD] * 4)
+
+
+def test_goals_go_to_the_nearest_and_nobody_gets_two():
+    way = jnp.array([[1.0, 2.0], [0.5, 9.0], [3.0, 3.0], [jnp.inf, jnp.inf]])
+    assert np.array_equal(assign(way), [1, 0, -1, -1])
+
+
+@pytest.mark.parametrize("name", ["lbf", "pp", "cn"])
+def test_a_scripted_team_beats_a_random_one_and_that_beats_none(name):
+    env = make(name)
+    change = parse("U[5,8]")
+    best, some, none = (
+        float(returns(env, team, change, 300).mean())
+        for team in (expert(env), Random(), Still())
+    )
+    assert best > some + 0.1 * abs(some)
+    assert best > none

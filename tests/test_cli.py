@@ -1,0 +1,161 @@
+"""The command line as a person meets it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fastap import __version__
+from fastap.cli import main
+
+FAST = ["--episodes", "4", "--env", "pp"]
+
+
+def refused(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    seen = capsys.readouterr()
+    assert stop.value.code == 2
+    assert "Traceback" not in seen.err
+    return seen.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("quickstart", "--env", "lbff"), "'lbff' is no environment"),
+        (("quickstart", "--change", "U[8,5]"), "1 <= a <= b"),
+        (("quickstart", "--change", "U[0,3]"), "1 <= a <= b"),
+        (("quickstart", "--episodes", "0"), "at least 1"),
+        (("bench", "--parallel", "-1"), "at least 1"),
+        (("bench", "--seconds", "0"), "positive"),
+        (("bench", "--env", "chess"), "no environment"),
+        (("reproduce", "environments", "--change", "soon"), "no change distribution"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_and_leaves_nothing(
+    arguments, word, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    message = refused(capsys, *arguments)
+    assert word in message and message.startswith("fastap: ")
+    assert message.strip().count("\n") == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [("fly",), ("bench", "--speed"), ("reproduce", "table9"), ()]
+)
+def test_a_wrong_word_exits_with_two(arguments, capsys):
+    assert refused(capsys, *arguments)
+
+
+def test_quickstart_films_and_never_overwrites(capsys, tmp_path):
+    out = tmp_path / "films"
+    main(["quickstart", "--out", str(out), *FAST])
+    film = out / "pp.gif"
+    assert film.read_bytes()[:3] == b"GIF"
+    assert "random team" in capsys.readouterr().out
+    film.write_bytes(b"mine")
+    assert "--force" in refused(capsys, "quickstart", "--out", str(out), *FAST)
+    assert film.read_bytes() == b"mine"
+    main(["quickstart", "--out", str(out), "--force", *FAST])
+    assert film.read_bytes()[:3] == b"GIF"
+
+
+def test_an_output_that_is_a_file_is_refused(capsys, tmp_path):
+    place = tmp_path / "file"
+    place.write_text("mine")
+    assert "is a file" in refused(capsys, "quickstart", "--out", str(place), *FAST)
+    inside = str(place / "deeper")
+    assert "Could not use" in refused(capsys, "quickstart", "--out", inside, *FAST)
+    assert place.read_text() == "mine"
+
+
+def test_ctrl_c_ends_in_a_sentence(capsys, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fastap.experiments.environments.returns", interrupt)
+    with pytest.raises(SystemExit) as stop:
+        main(["quickstart", "--out", str(tmp_path / "films"), *FAST])
+    assert stop.value.code == 130
+    assert "stopped" in capsys.readouterr().err
+
+
+def test_bench_prints_one_object_per_line(capsys):
+    main(
+        ["bench", "--json", "--env", "lbf", "pp", "--parallel", "2", "--seconds", ".05"]
+    )
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["peer"] for row in rows] == ["lbforaging", "mpe2", "jaxmarl"]
+    for row in rows:
+        assert row["kind"] == "env" and row["parallel"] == 2
+        assert row["rate"] > 0 and row["peer_rate"] > 0 and row["memory_mib"] > 0
+        assert row["unit"] == "joint steps/s" and row["device"]
+
+
+def test_bench_prints_a_table(capsys):
+    main(["bench", "--env", "cn", "--parallel", "2", "--seconds", ".05"])
+    assert "joint steps/s" in capsys.readouterr().out
+
+
+def test_help_is_there_for_every_command(capsys):
+    for command in ([], ["quickstart"], ["bench"], ["reproduce"]):
+        with pytest.raises(SystemExit) as stop:
+            main([*command, "--help"])
+        assert stop.value.code == 0
+        assert "fastap" in capsys.readouterr().out
+
+
+def test_importing_is_silent_and_light():
+    """The package pulls in no optional one, and says nothing."""
+    code = (
+        "import sys, fastap; "
+        "print(fastap.__version__, [m for m in ('jaxmarl', 'flax', 'pettingzoo', "
+        "'matplotlib.pyplot', 'gymnasium') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout.strip() == f"{__version__} []" and run.stderr == ""
+
+
+def test_a_real_process_exits_with_two_and_a_sentence(tmp_path):
+    for arguments in (["quickstart", "--env", "none"], ["bench", "--parallel", "x"]):
+        run = subprocess.run(
+            [sys.executable, "-m", "fastap", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert run.returncode == 2 and "Traceback" not in run.stderr
+        assert run.stderr
+
+
+def test_the_library_refuses_in_a_sentence_outside_the_tests_too(tmp_path):
+    """Without the run-time shape checks the same mistakes get the same answer."""
+    code = """
+import jax, jax.numpy as jnp, fastap
+env = fastap.make("lbf")
+key = jax.random.key(0)
+world = env.reset(jnp.ones(4, bool), key)
+tries = [
+    lambda: fastap.make("lbf", layout="dense"),
+    lambda: fastap.make("lbf", rows=6.5),
+    lambda: fastap.make("lbf", foods=9),
+    lambda: env.step(world, jnp.zeros(3, int), key),
+    lambda: env.step(world, jnp.zeros((2, 4), int), key),
+    lambda: env.step(world, jnp.zeros(4), key),
+    lambda: env.step(world, jnp.array([0, 0, 0, 7]), key),
+    lambda: jax.jit(env.step)(world, jnp.zeros(5, int), key),
+]
+for attempt in tries:
+    try:
+        attempt()
+    except fastap.Mistake as mistake:
+        print(mistake)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert run.stderr == "" and len(run.stdout.splitlines()) == 8
