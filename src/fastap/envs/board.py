@@ -20,6 +20,42 @@ class Board(eqx.Module):
     spawned: Int[Array, ""]  # the sum of all food levels at the beginning
 
 
+def seen_by(world: Board, me: int, sight: int, dense: bool) -> list[Int[Array, ""]]:
+    """List the foods in an agent's window, itself, and the others it sees.
+
+    As in lbforaging, near the top and the left border an agent sees other
+    agents twice as far down and right, because the window is cut off there.
+    """
+    row, column = world.position[me, 0], world.position[me, 1]
+    top = row - jnp.minimum(row, sight)
+    left = column - jnp.minimum(column, sight)
+    foods, others = [], []
+    for i in range(len(world.food)):
+        r, c, level = world.food[i, 0], world.food[i, 1], world.food_level[i]
+        near = (abs(r - row) <= sight) & (abs(c - column) <= sight)
+        code = pack(r - top, c - left, level)
+        foods.append(jnp.where(near & (level > 0), code, NOTHING))
+    for i in range(len(world.level)):
+        r, c = world.position[i, 0] - top, world.position[i, 1] - left
+        inside = (r >= 0) & (c >= 0) & (jnp.maximum(r, c) <= 2 * sight)
+        code = pack(r, c, world.level[i])
+        others.append(jnp.where(inside & world.present[i], code, NOTHING))
+    myself = others.pop(me)
+    if dense:
+        others = compact(others)
+    listed = [*compact(foods), myself, *others]
+    return [jnp.where(world.present[me], code, -1) for code in listed]
+
+
+def whole(world: Board) -> Int8[Array, " S"]:
+    """Write down the board: foods, agents, who is there."""
+    food = pack(world.food[:, 0], world.food[:, 1], world.food_level)
+    food = jnp.where(world.food_level > 0, food, NOTHING)
+    agents = pack(world.position[:, 0], world.position[:, 1], world.level)
+    things = unpack(jnp.concatenate([food, agents])).reshape(-1)
+    return jnp.concatenate([things, world.present.astype(jnp.int8)])
+
+
 def pack(
     row: Int[Array, "*n"], column: Int[Array, "*n"], level: Int[Array, "*n"]
 ) -> Int[Array, "*n"]:

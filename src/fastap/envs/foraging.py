@@ -6,18 +6,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Int8, Num, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
 from fastap.envs.board import (
-    NOTHING,
     Board,
-    compact,
     one_hot,
     one_hot_width,
-    pack,
     pick,
     room_for_food,
+    seen_by,
     unpack,
+    whole,
 )
 from fastap.problem.spec import (
     Env,
@@ -78,13 +77,13 @@ class Foraging(Env):
         full = observation + self.agents
         state = full if self.state == "full" else self.agents * observation
         seen = one_hot_width(self._window, self._levels)
-        whole = one_hot_width(max(self._grid), self._levels)
+        every = one_hot_width(max(self._grid), self._levels)
         if self.encoding == "raw":
             inputs, state_inputs = observation, state
         else:
             inputs = seen
             joined = self.agents * seen
-            state_inputs = whole + self.agents if self.state == "full" else joined
+            state_inputs = every + self.agents if self.state == "full" else joined
         return Spec(
             name="lbf",
             slots=self.agents,
@@ -163,9 +162,11 @@ class Foraging(Env):
         """Look at the windows around the agents, and at the whole board."""
         # Scalars, agent by agent: under `vmap` each becomes one vector over the
         # episodes, which XLA's CPU code handles twice as fast as small tables.
-        seen = [code for i in range(self.agents) for code in self._seen_by(world, i)]
+        dense = self.layout == "compact"
+        each = [seen_by(world, i, self.sight, dense) for i in range(self.agents)]
+        seen = [code for codes in each for code in codes]
         observation = unpack(jnp.stack(seen)).reshape(self.agents, -1)
-        state = observation if self.state == "observations" else self._whole(world)
+        state = observation if self.state == "observations" else whole(world)
         idle = jnp.arange(6) == NONE
         available = world.present[:, None] | idle[None]
         return View(observation, state.reshape(-1), available)
@@ -191,7 +192,7 @@ class Foraging(Env):
         """Draw the board with row 0 on top."""
         at = lambda place: (place[1] + 0.5, self.rows - place[0] - 0.5)
         shapes = [
-            Shape("food", *map(float, at(place)), 0.36, str(int(level)))
+            Shape("food", float(at(place)[0]), float(at(place)[1]), 0.36, str(level))
             for place, level in zip(world.food, world.food_level, strict=True)
             if level > 0
         ]
@@ -293,37 +294,3 @@ class Foraging(Env):
         """Say which agents stand beside which foods; a corner is not a side."""
         gap = jnp.abs(self._cell(agents)[:, None] - self._cell(foods)[None])
         return (gap == 1) | (gap == self.columns + 2)
-
-    def _seen_by(self, world: Board, me: int) -> list[Int[Array, ""]]:
-        """List the foods in an agent's window, itself, and the others it sees.
-
-        As in lbforaging, near the top and the left border an agent sees other
-        agents twice as far down and right, because the window is cut off there.
-        """
-        row, column = world.position[me, 0], world.position[me, 1]
-        top = row - jnp.minimum(row, self.sight)
-        left = column - jnp.minimum(column, self.sight)
-        foods, others = [], []
-        for i in range(self.foods):
-            r, c, level = world.food[i, 0], world.food[i, 1], world.food_level[i]
-            near = (abs(r - row) <= self.sight) & (abs(c - column) <= self.sight)
-            code = pack(r - top, c - left, level)
-            foods.append(jnp.where(near & (level > 0), code, NOTHING))
-        for i in range(self.agents):
-            r, c = world.position[i, 0] - top, world.position[i, 1] - left
-            inside = (r >= 0) & (c >= 0) & (jnp.maximum(r, c) <= 2 * self.sight)
-            code = pack(r, c, world.level[i])
-            others.append(jnp.where(inside & world.present[i], code, NOTHING))
-        myself = others.pop(me)
-        if self.layout == "compact":
-            others = compact(others)
-        listed = [*compact(foods), myself, *others]
-        return [jnp.where(world.present[me], code, -1) for code in listed]
-
-    def _whole(self, world: Board) -> Int8[Array, " S"]:
-        """Write down the board: foods, agents, who is there."""
-        food = pack(world.food[:, 0], world.food[:, 1], world.food_level)
-        food = jnp.where(world.food_level > 0, food, NOTHING)
-        agents = pack(world.position[:, 0], world.position[:, 1], world.level)
-        things = unpack(jnp.concatenate([food, agents])).reshape(-1)
-        return jnp.concatenate([things, world.present.astype(jnp.int8)])

@@ -115,10 +115,9 @@ class Navigation(Env):
     def scene(self, world: Arena) -> Scene:
         """Draw landmarks below agents."""
         shapes = [Shape("goal", float(x), float(y), 0.05) for x, y in world.mark]
-        shapes += draw_team(
-            self.controlled, world.present, world.position, AGENT.radius
-        )
-        return Scene((-1.4, 1.4, -1.4, 1.4), tuple(shapes))
+        place, radius = world.position, AGENT.radius
+        team = draw_team(self.controlled, world.present, place, radius)
+        return Scene((-1.4, 1.4, -1.4, 1.4), (*shapes, *team))
 
     def _seen_by(self, world: Arena, me: int) -> list[Float[Array, ""]]:
         place = points(world.position)

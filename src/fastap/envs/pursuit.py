@@ -169,12 +169,11 @@ class Pursuit(Env):
         shapes = [
             Shape("obstacle", float(x), float(y), OBSTACLE) for x, y in world.mark
         ]
-        shapes += draw_team(
-            self.controlled, world.present, world.position[:-1], PREDATOR.radius
-        )
+        place, radius = world.position[:-1], PREDATOR.radius
+        team = draw_team(self.controlled, world.present, place, radius)
         x, y = world.position[-1]
-        shapes.append(Shape("prey", float(x), float(y), PREY.radius))
-        return Scene((-1.5, 1.5, -1.5, 1.5), tuple(shapes))
+        prey = Shape("prey", float(x), float(y), PREY.radius)
+        return Scene((-1.5, 1.5, -1.5, 1.5), (*shapes, *team, prey))
 
     def _seen_by(self, world: Arena, me: int) -> list[Float[Array, ""]]:
         place, prey = points(world.position), self.agents
