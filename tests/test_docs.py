@@ -1,0 +1,54 @@
+"""Every block of code in the documentation runs."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from fastap.cli import main
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+BLOCKS = [
+    pytest.param(code, id=f"{page.name}-{i}")
+    for page in PAGES
+    for i, code in enumerate(BLOCK.findall(page.read_text()))
+]
+
+
+@pytest.mark.parametrize("code", BLOCKS)
+def test_code_in_the_docs_runs(code, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "block.py"
+    script.write_text(code)
+    assert runpy.run_path(str(script))["fastap"]
+
+
+def test_there_are_blocks_to_run():
+    assert len(BLOCKS) >= 4
+
+
+def test_links_in_the_docs_lead_somewhere():
+    for page in (*PAGES, ROOT / "CHANGELOG.md"):
+        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if not link.startswith("http"):
+                assert (page.parent / link).exists(), (page.name, link)
+
+
+def test_every_command_in_the_docs_exists(capsys):
+    text = "\n".join(page.read_text() for page in PAGES)
+    commands = set(re.findall(r"`fastap ([a-z]+)", text))
+    assert commands
+    for command in commands:
+        with pytest.raises(SystemExit) as stop:
+            main([command, "--help"])
+        assert stop.value.code == 0
+
+
+def test_every_target_in_the_readme_is_in_the_makefile():
+    targets = set(re.findall(r"^make ([a-z]+)", PAGES[0].read_text(), re.MULTILINE))
+    assert targets == {"quickstart", "test"}
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(f"\n{target}:" in makefile for target in targets)
