@@ -8,7 +8,7 @@ quickstart: .venv/run
 	$(BIN)/fastap quickstart --out quickstart --force
 
 test: .venv/dev lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ from fastap.teammates.scripted import Gatherer, Random
 ENV = Combat()
 GAME = ENV.game
 EVERYBODY = jnp.ones(10, bool)
+RESET = jax.jit(ENV.reset)
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +62,17 @@ def test_there_were_fights(battles):
 
 
 def test_observations_are_the_packages(battles):
-    theirs = jax.vmap(GAME.get_obs)(battles.units)
-    ours = jax.vmap(ENV.observe)(battles)
+    theirs = jax.jit(jax.vmap(GAME.get_obs))(battles.units)
+    ours = jax.jit(jax.vmap(ENV.observe))(battles)
     for i in range(10):
         assert largest(ours[:, i], theirs[f"ally_{i}"]) < 1e-5
-    stored = jax.vmap(ENV.view)(battles).observation
+    stored = jax.jit(jax.vmap(ENV.view))(battles).observation
     assert stored.dtype == jnp.float16 and largest(stored, ours) < 1e-3
 
 
 def test_availability_and_state_are_the_packages(battles):
     theirs = jax.vmap(GAME.get_avail_actions)(battles.units)
-    view = jax.vmap(ENV.view)(battles)
+    view = jax.jit(jax.vmap(ENV.view))(battles)
     for i in range(10):
         assert np.array_equal(view.available[:, i], theirs[f"ally_{i}"])
     assert largest(view.state, jax.vmap(GAME.get_world_state)(battles.units)) == 0
@@ -117,8 +118,8 @@ def test_the_enemy_is_the_packages(battles):
         action, memory = jax.vmap(policy)(keys, memory, seen)
         return action, memory.last_attacked_enemy
 
-    action, prey = jax.vmap(ENV._enemy, in_axes=(0, None))(battles, KEY)
-    expected, target = jax.vmap(theirs)(battles)
+    action, prey = jax.jit(jax.vmap(ENV._enemy, in_axes=(0, None)))(battles, KEY)
+    expected, target = jax.jit(jax.vmap(theirs))(battles)
     alive = np.asarray(battles.units.unit_alive[:, 10:])
     shoots = np.asarray(expected) >= MOVES
     assert (shoots & alive).sum() > 100
@@ -162,9 +163,8 @@ def test_a_step_is_the_packages(battles):
 
 
 def test_both_sides_begin_in_two_groups_that_cannot_see_each_other(key):
-    worlds = jax.vmap(ENV.reset, in_axes=(None, 0))(
-        EVERYBODY, jax.random.split(key, 50)
-    )
+    reset = jax.jit(jax.vmap(ENV.reset, in_axes=(None, 0)))
+    worlds = reset(EVERYBODY, jax.random.split(key, 50))
     place = np.asarray(worlds.units.unit_positions)
     groups = np.concatenate([np.arange(10) % 2, 2 + np.arange(14) % 2])
     assert np.array_equal(np.bincount(groups), [5, 5, 7, 7])
@@ -176,7 +176,7 @@ def test_both_sides_begin_in_two_groups_that_cannot_see_each_other(key):
 
 def rewards(health_before, health_after, **parameters):
     env = Combat(**parameters)
-    units = ENV.reset(EVERYBODY, KEY).units
+    units = RESET(EVERYBODY, KEY).units
     full = lambda foes: jnp.concatenate([jnp.full(10, 45.0), jnp.array(foes)])
     make = lambda foes: units.replace(unit_health=full(foes), unit_alive=full(foes) > 0)
     return env._outcome(make(health_before), make(health_after))

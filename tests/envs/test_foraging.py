@@ -96,7 +96,8 @@ def test_the_layout_keeps_a_slot_for_each_agent():
     world = board(place, level, FOODS, [4, 4, 4])
     slots = VIEW(world).observation[0].reshape(7, 3)[3:]
     assert np.array_equal(slots, [[1, 1, 1], [-1, -1, 0], [1, 2, 1], [0, 0, 2]])
-    compact = Foraging(layout="compact").view(world).observation[0].reshape(7, 3)[3:]
+    view = jax.jit(Foraging(layout="compact").view)
+    compact = view(world).observation[0].reshape(7, 3)[3:]
     assert np.array_equal(compact, [[1, 1, 1], [1, 2, 1], [0, 0, 2], [-1, -1, 0]])
 
 
@@ -144,7 +145,8 @@ def test_arrivals_come_to_any_empty_cell_as_often(key):
     world = board(CORNERS, [1, 1, 1, 0], FOODS, [3] * 3, present=(1, 1, 1, 0))
     world = dataclasses.replace(world, position=world.position.at[3].set(-1))
     keys = jax.random.split(key, 29_000)
-    after = jax.vmap(ENV.swap, in_axes=(None, None, 0))(world, PRESENT[1], keys)
+    swap = jax.jit(jax.vmap(ENV.swap, in_axes=(None, None, 0)))
+    after = swap(world, PRESENT[1], keys)
     cell = np.asarray(after.position[:, 3] @ jnp.array([6, 1]))
     share = np.bincount(cell, minlength=36)[np.bincount(cell, minlength=36) > 0]
     assert len(share) == 36 - 3 - 3  # three bodies, three foods
@@ -210,9 +212,8 @@ FILM = jax.jit(film)
 def test_food_stays_feasible_when_every_teammate_can_leave(key):
     env = Foraging(least=0)
     everybody = jnp.ones(4, bool)
-    worlds = jax.vmap(env.reset, in_axes=(None, 0))(
-        everybody, jax.random.split(key, 200)
-    )
+    reset = jax.jit(jax.vmap(env.reset, in_axes=(None, 0)))
+    worlds = reset(everybody, jax.random.split(key, 200))
     strength = np.asarray(worlds.level[:, :2]).sum(1)
     assert np.all(strength[:, None] >= np.asarray(worlds.food_level))
 
@@ -238,7 +239,7 @@ def test_sizes_are_what_the_spec_says(state, encoding, key):
         **dict(state=state, encoding=encoding),
     )
     spec = env.spec
-    view = env.view(env.reset(jnp.ones(5, bool), key))
+    view = jax.jit(lambda k: env.view(env.reset(jnp.ones(5, bool), k)))(key)
     assert view.observation.shape == (5, spec.observation) == (5, 27)
     assert view.state.shape == (spec.state,)
     assert env.encode(view.observation).shape == (5, spec.inputs)
@@ -280,4 +281,4 @@ def test_wrong_actions_are_refused_in_a_sentence(action):
 
 def test_a_step_refuses_actions_that_do_not_exist(key):
     with pytest.raises(Mistake, match="0 to 5; 6 is not one"):
-        ENV.step(ENV.reset(PRESENT[1], key), jnp.array([0, 0, 6, 0]), key)
+        ENV.step(RESET(PRESENT[1], key), jnp.array([0, 0, 6, 0]), key)

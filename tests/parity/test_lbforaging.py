@@ -204,9 +204,10 @@ def test_the_default_layout_tells_the_same_in_fixed_slots():
     """Taking the unseen out of our slots gives lbforaging's compact view."""
     keys = jax.random.split(jax.random.key(0), 500)
     slots, compact = Foraging(), Foraging(layout="compact")
-    worlds = jax.vmap(slots.reset, in_axes=(None, 0))(jnp.ones(4, bool), keys)
-    ours = np.asarray(jax.vmap(slots.view)(worlds).observation).reshape(-1, 7, 3)
-    theirs = np.asarray(jax.vmap(compact.view)(worlds).observation).reshape(-1, 7, 3)
+    everybody = jnp.ones(4, bool)
+    worlds = jax.jit(jax.vmap(slots.reset, in_axes=(None, 0)))(everybody, keys)
+    look = lambda env: np.asarray(jax.jit(jax.vmap(env.view))(worlds).observation)
+    ours, theirs = (look(env).reshape(-1, 7, 3) for env in (slots, compact))
     assert np.array_equal(ours[:, :4], theirs[:, :4])
     for a, b in zip(ours[:, 4:], theirs[:, 4:], strict=True):
         seen = a[a[:, 2] > 0]

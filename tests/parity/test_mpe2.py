@@ -110,14 +110,14 @@ def test_pursuit_is_simple_tag(tag):
     )
     assert largest(after.position, np.array(place)) < TOLERANCE
     assert largest(after.velocity, np.array(speed)) < TOLERANCE
-    view = jax.vmap(env.view)(after).observation
-    prey = jax.vmap(env.prey_view)(after)
+    view = jax.jit(jax.vmap(env.view))(after).observation
+    prey = jax.jit(jax.vmap(env.prey_view))(after)
     assert largest(view, np.array([row[:3] for row in seen])) < TOLERANCE
     assert largest(prey, np.array([row[3] for row in seen])) < TOLERANCE
     team = np.array(reward)[:, :3].sum(1)
     assert (team > 0).sum() > 100
     exact = settled(np.array(place), 0.125, against=3)
-    assert largest(jax.vmap(env._reward)(after)[exact], team[exact]) == 0
+    assert largest(jax.jit(jax.vmap(env._reward))(after)[exact], team[exact]) == 0
 
 
 def test_navigation_is_simple_spread(spread):
@@ -127,7 +127,7 @@ def test_navigation_is_simple_spread(spread):
     after, outcome = step(arenas(*map(np.array, before)), actions_of(actions))
     assert largest(after.position, np.array(place)) < TOLERANCE
     assert largest(after.velocity, np.array(speed)) < TOLERANCE
-    view = jax.vmap(env.view)(after).observation
+    view = jax.jit(jax.vmap(env.view))(after).observation
     assert largest(view, np.array(seen)) < TOLERANCE
     exact = settled(np.array(place), 0.3)
     team = np.array(reward).sum(1)
@@ -200,14 +200,14 @@ def test_an_absent_predator_is_a_game_without_it():
     there = np.array([0, 1, 3])
     assert largest(after.position[:, there], np.array(place)) < TOLERANCE
     assert largest(after.velocity[:, there], np.array(speed)) < TOLERANCE
-    view = np.asarray(jax.vmap(env.view)(after).observation)
+    view = np.asarray(jax.jit(jax.vmap(env.view))(after).observation)
     kept = np.r_[0:10, 12:16]  # all but where the absent one would be
     theirs = np.array([row[:2] for row in seen])
     assert largest(view[:, :2][..., kept], theirs) < TOLERANCE
     assert np.all(view[:, :2, 10:12] == 0) and np.all(view[:, 2] == 0)
     team = np.array(reward)[:, :2].sum(1)
     exact = settled(np.array(place), 0.125, against=2)
-    assert largest(jax.vmap(env._reward)(after)[exact], team[exact]) == 0
+    assert largest(jax.jit(jax.vmap(env._reward))(after)[exact], team[exact]) == 0
 
 
 def test_an_absent_navigator_is_a_game_without_it():
@@ -220,7 +220,7 @@ def test_an_absent_navigator_is_a_game_without_it():
     after, outcome = step(start, actions)
     assert largest(after.position[:, :3], np.array(place)) < TOLERANCE
     assert largest(after.velocity[:, :3], np.array(speed)) < TOLERANCE
-    view = np.asarray(jax.vmap(env.view)(after).observation)
+    view = np.asarray(jax.jit(jax.vmap(env.view))(after).observation)
     kept = np.r_[0:14, 16:20]
     assert largest(view[:, :3][..., kept], np.array(seen)) < TOLERANCE
     exact = settled(np.array(place), 0.3)

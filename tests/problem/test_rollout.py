@@ -12,6 +12,7 @@ from fastap.problem.rollout import AbstractPolicy, Players, film, play
 from fastap.problem.schedule import Schedule, parse
 from fastap.teammates.scripted import Random
 
+PLAY, FILM = jax.jit(play), jax.jit(film)
 SIZES = jnp.array([1, 2, 2, 1])
 ALL = jnp.ones(4, bool)
 
@@ -53,7 +54,7 @@ def schedule(group, size, swap):
 def ages(memory, plan, horizon=6):
     env = Navigation(horizon=horizon)
     players = Players(Witness(), Witness(), memory)
-    return np.asarray(play(env, players, plan, jax.random.key(0)).action)
+    return np.asarray(PLAY(env, players, plan, jax.random.key(0)).action)
 
 
 CHANGE = schedule([0, 0, 1, 1, 0, 0], [1, 1, 2, 2, 2, 2], [0, 0, 1, 0, 1, 0])
@@ -87,9 +88,8 @@ def test_a_body_that_leaves_and_returns_is_new():
 def test_swapping_a_watched_group_for_itself_changes_nothing(env, key):
     players = Players(Counter(env.spec.actions), Counter(env.spec.actions), "watched")
     draw = lambda text: parse(text).draw(SIZES, ALL, 25, key)
-    run = eqx.filter_jit(play)
-    swapped = run(env, players, draw("U[5,8]-same"), key)
-    untouched = run(env, players, draw("stationary"), key)
+    swapped = PLAY(env, players, draw("U[5,8]-same"), key)
+    untouched = PLAY(env, players, draw("stationary"), key)
     assert np.asarray(swapped.swap).any()
     assert np.array_equal(swapped.action, untouched.action)
     assert np.array_equal(swapped.observation, untouched.observation)
@@ -100,8 +100,8 @@ def test_a_fresh_swap_of_a_group_for_itself_does_change_something(key):
     env = Navigation()
     players = Players(Counter(5), Counter(5))
     draw = lambda text: parse(text).draw(SIZES, ALL, 25, key)
-    swapped = play(env, players, draw("U[5,8]-same"), key)
-    untouched = play(env, players, draw("stationary"), key)
+    swapped = PLAY(env, players, draw("U[5,8]-same"), key)
+    untouched = PLAY(env, players, draw("stationary"), key)
     assert not np.array_equal(swapped.action, untouched.action)
 
 
@@ -109,11 +109,11 @@ def test_a_fresh_swap_of_a_group_for_itself_does_change_something(key):
 def test_the_swap_comes_before_acting_and_is_seen_at_once(env, key):
     """At the swap the newcomer is already in the state and in the views."""
     plan = schedule([0] * 3 + [1] * 22, [1] * 3 + [2] * 22, [0] * 3 + [1] + [0] * 21)
-    episode, worlds = film(env, Players(Random(), Random()), plan, key)
+    episode, worlds = FILM(env, Players(Random(), Random()), plan, key)
     present = np.asarray(episode.present)
     assert np.array_equal(present.sum(1), [3] * 3 + [4] * 22)
     assert np.array_equal(worlds.present[:-1], present)
-    views = jax.vmap(env.view)(worlds)
+    views = jax.jit(jax.vmap(env.view))(worlds)
     assert np.array_equal(views.observation, episode.observation)
     assert np.array_equal(views.state, episode.state)
     assert np.array_equal(views.available, episode.available)
@@ -134,7 +134,7 @@ def test_arrivals_do_not_depend_on_what_was_done_before(key):
     env = Navigation()
     plan = parse("U[5,8]").draw(SIZES, ALL, 25, jax.random.key(5))
     paths = [
-        film(env, Players(policy, Random()), plan, key)[1].position
+        FILM(env, Players(policy, Random()), plan, key)[1].position
         for policy in (Random(), Counter(5, 1))
     ]
     present = np.asarray(jax.vmap(env.spec.present)(plan.size))
@@ -149,9 +149,10 @@ def test_one_episode_equals_that_episode_of_many():
     players = Players(Random(), Random())
     keys = jax.random.split(jax.random.key(2), 5)
     plans = jax.vmap(lambda k: parse("U[3,6]").draw(SIZES, ALL, 25, k))(keys)
-    many = jax.vmap(lambda s, k: play(env, players, s, k))(plans, keys)
+    batched = jax.jit(jax.vmap(play, in_axes=(None, None, 0, 0)))
+    many = batched(env, players, plans, keys)
     third = jax.tree.map(lambda x: x[3], plans)
-    one = play(env, players, third, keys[3])
+    one = PLAY(env, players, third, keys[3])
     assert np.array_equal(one.observation, many.observation[3])
     assert np.array_equal(one.action, many.action[3])
 
@@ -167,7 +168,7 @@ def test_after_the_end_nothing_counts(key):
             )
 
     plan = parse("stationary").draw(SIZES, ALL, 25, key)
-    episode = play(Empty(), Players(Random(), Random()), plan, key)
+    episode = PLAY(Empty(), Players(Random(), Random()), plan, key)
     assert episode.length == 1 and episode.total == 0
     assert bool(episode.terminal[0])
     assert np.array_equal(np.asarray(episode.valid), np.arange(25) == 0)
@@ -177,7 +178,7 @@ def test_after_the_end_nothing_counts(key):
 def test_the_time_limit_is_an_end_only_if_asked(limit, key):
     env = Navigation(limit=limit)
     plan = parse("stationary").draw(SIZES, ALL, 25, key)
-    episode = play(env, Players(Random(), Random()), plan, key)
+    episode = PLAY(env, Players(Random(), Random()), plan, key)
     assert bool(episode.terminal[-1]) == (limit == "terminal")
     assert not np.asarray(episode.terminal[:-1]).any()
 

@@ -40,7 +40,7 @@ def test_a_random_team_almost_never_gets_food(size, exact):
 
 
 def test_the_planner_loads_where_it_stands(key):
-    board = ENV.reset(jnp.ones(4, bool), key)
+    board = jax.jit(ENV.reset)(jnp.ones(4, bool), key)
     food = board.food[0]
     sides = food[None] + jnp.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
     stand = board.__class__(
@@ -51,7 +51,8 @@ def test_the_planner_loads_where_it_stands(key):
         jnp.array([3, 0, 0]),
         jnp.array(3),
     )
-    assert np.array_equal(Planner(env=ENV).plan(stand), [LOAD] * 4)
+    plan = jax.jit(Planner(env=ENV).plan)
+    assert np.array_equal(plan(stand), [LOAD] * 4)
 
 
 def test_goals_go_to_the_nearest_and_nobody_gets_two():
@@ -59,13 +60,18 @@ def test_goals_go_to_the_nearest_and_nobody_gets_two():
     assert np.array_equal(assign(way), [1, 0, -1, -1])
 
 
-@pytest.mark.parametrize("name", ["lbf", "pp", "cn"])
-def test_a_scripted_team_beats_a_random_one_and_that_beats_none(name):
-    env = make(name)
-    change = parse("U[5,8]")
-    best, some, none = (
+@pytest.mark.parametrize("name", ["pp", "cn"])
+def test_a_scripted_team_beats_a_random_one(name):
+    env, change = make(name), parse("U[5,8]")
+    best, some = (
         float(returns(env, team, change, 300).mean())
-        for team in (expert(env), Random(), Still())
+        for team in (expert(env), Random())
     )
-    assert best > some + 0.1 * abs(some)
-    assert best > none
+    assert best > some + 0.3 * abs(some)
+
+
+def test_who_stays_takes_the_first_action_available(key):
+    env = make("cn")
+    plan = parse("stationary").draw(jnp.array([1]), jnp.ones(1, bool), 25, key)
+    episode = jax.jit(play)(env, Players(Still(), Still()), plan, key)
+    assert np.all(np.asarray(episode.action) == 0)
