@@ -29,7 +29,13 @@ def refused(capsys, *arguments):
         (("quickstart", "--change", "U[0,3]"), "1 <= a <= b"),
         (("quickstart", "--episodes", "0"), "at least 1"),
         (("bench", "--parallel", "-1"), "at least 1"),
-        (("bench", "--seconds", "0"), "positive"),
+        (("bench", "--seconds", "0"), "--seconds must be"),
+        (("bench", "--seconds", "nan"), "--seconds must be"),
+        (("bench", "--parallel"), "at least one number"),
+        (("quickstart", "--env"), "--env needs a name"),
+        (("quickstart", "--seed", "99999999999999999999"), "--seed must be"),
+        (("quickstart", "--change", "U[5,99999999999]"), "1 <= a <= b"),
+        (("reproduce", "environments", "--env", "go"), "no environment"),
         (("bench", "--env", "chess"), "no environment"),
         (("reproduce", "environments", "--change", "soon"), "no change distribution"),
     ],
@@ -148,7 +154,12 @@ tries = [
     lambda: env.step(world, jnp.zeros(4), key),
     lambda: env.step(world, jnp.array([0, 0, 0, 7]), key),
     lambda: jax.jit(env.step)(world, jnp.zeros(5, int), key),
+    lambda: env.step(world, [0, 0, 0, 9], key),
+    lambda: fastap.make(["lbf"]),
+    lambda: fastap.parse(None),
+    lambda: fastap.Players(None, None, memory="wached"),
 ]
+assert env.step(world, [0, 0, 0, 0], key)
 for attempt in tries:
     try:
         attempt()
@@ -158,4 +169,4 @@ for attempt in tries:
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
     )
-    assert run.stderr == "" and len(run.stdout.splitlines()) == 8
+    assert run.stderr == "" and len(run.stdout.splitlines()) == 12

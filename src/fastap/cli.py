@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from jax.errors import JaxRuntimeError
 from rich.console import Console
 from rich.table import Table
 
@@ -44,9 +46,9 @@ class Quickstart:
         from fastap.teammates.scripted import Random
 
         change = parse(self.change)
-        if self.episodes < 1:
-            raise Mistake(f"--episodes must be at least 1, not {self.episodes}.")
-        envs = {name: make(name) for name in self.env}
+        check_range("--episodes", self.episodes, 1, 1_000_000)
+        check_range("--seed", self.seed, 0, 2**32 - 1)
+        envs = {name: make(name) for name in some(self.env)}
         prepare(self.out, self.force)
         table = Table("environment", "random team", "scripted team", "film")
         for name, env in envs.items():
@@ -82,12 +84,12 @@ class Bench:
         from fastap.benchmarks.environments import measure
         from fastap.envs import make
 
+        if not self.parallel:
+            raise Mistake("--parallel needs at least one number.")
         for count in self.parallel:
-            if count < 1:
-                raise Mistake(f"--parallel must be at least 1, not {count}.")
-        if self.seconds <= 0:
-            raise Mistake(f"--seconds must be positive, not {self.seconds:g}.")
-        for name in self.env:
+            check_range("--parallel", count, 1, 1_000_000)
+        check_range("--seconds", self.seconds, 0.001, 3600)
+        for name in some(self.env):
             make(name)
         table = Table("env", "episodes", "joint steps/s", "peer", "peer's", "times")
         for row in measure(self.env, self.parallel, self.seconds):
@@ -114,6 +116,8 @@ class Reproduce:
     """Which figure: the four environments, with a film of each."""
     out: Path = Path("reproduced")
     """Folder for what is made."""
+    env: tuple[str, ...] = tuple(ENVIRONMENTS)
+    """Which environments."""
     change: str = "U[5,8]"
     """When teammates change."""
     seed: int = 2
@@ -123,12 +127,16 @@ class Reproduce:
 
     def run(self, console: Console) -> None:
         """Film an episode of each environment and put them side by side."""
+        from fastap.envs import make
         from fastap.experiments.environments import example
         from fastap.report.film import clip, contact_sheet, save_figure, save_film
 
         change = parse(self.change)
+        check_range("--seed", self.seed, 0, 2**32 - 1)
+        for name in some(self.env):
+            make(name)
         prepare(self.out, self.force)
-        clips = [clip(*example(name, change, self.seed)) for name in ENVIRONMENTS]
+        clips = [clip(*example(name, change, self.seed)) for name in self.env]
         for film in clips:
             save_film(film, self.out / f"{film.name}.gif")
         steps = [len(film) // 3 for film in clips]
@@ -153,9 +161,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Mistake as mistake:
         print(f"fastap: {mistake}", file=sys.stderr)
         raise SystemExit(2) from None
+    except JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        print("fastap: not enough memory; ask for fewer at once.", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:  # somebody closed the other end, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print("fastap: stopped; every file it has written is whole.", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def check_range(option: str, value: float, low: float, high: float) -> None:
+    """Refuse a number outside its bounds, and what is no number."""
+    if not low <= value <= high:
+        raise Mistake(f"{option} must be at least {low} and at most {high}.")
+
+
+def some(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse an empty list of environments."""
+    if not names:
+        raise Mistake(f"--env needs a name: {', '.join(ENVIRONMENTS)}.")
+    return names
 
 
 def prepare(out: Path, force: bool) -> None:

@@ -12,7 +12,7 @@ from fastap.envs.smax import import_smax, silence
 from fastap.problem.rollout import AbstractPolicy, Players, play
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
-from fastap.teammates.scripted import Random
+from fastap.teammates.scripted import Random, Still
 
 with silence():
     import jaxmarl
@@ -63,6 +63,24 @@ def test_a_jaxmarl_game_with_uneven_agents_and_masks_is_padded(key):
     view = tag.view(tag.reset(jnp.ones(4, bool), key))
     assert view.observation.shape == (4, 16)
     assert np.all(np.asarray(view.observation[3, 14:]) == 0)
+
+
+def test_the_end_of_a_jaxmarl_game_is_the_end_of_the_episode(key):
+    """Three marines that only walk north are dead before long."""
+    marines = import_smax().map_name_to_scenario("3m")
+    smax = jaxmarl.make("HeuristicEnemySMAX", scenario=marines)
+    env = FromJaxMARL(smax, controlled=2, horizon=60)
+    episode = jax.jit(play)(env, Players(Still(), Still()), schedule(60, 1), key)
+    assert int(episode.length) < 60
+    assert bool(episode.terminal[int(episode.length) - 1])
+
+
+@pytest.mark.filterwarnings("ignore:OvercookedV2:DeprecationWarning")
+def test_a_game_of_pictures_is_flattened(key):
+    env = FromJaxMARL(jaxmarl.make("overcooked"), controlled=1, horizon=4)
+    episode = jax.jit(play)(env, PLAYERS, schedule(4, 1, "stationary"), key)
+    assert episode.observation.shape == (5, 2, env.spec.observation)
+    assert episode.state.shape == (5, env.spec.state)
 
 
 class Clock(AbstractPolicy):

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fastap.envs.combat import MOVES, Combat
-from fastap.envs.smax import MARINE, import_smax, push_apart
+from fastap.envs.combat import MOVES, Combat, check_points
+from fastap.envs.smax import RADIUS, RANGE, SIGHT, import_smax, push_apart
 from fastap.problem.rollout import Players, film, play
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
@@ -50,9 +50,9 @@ def largest(a, b):
 
 
 def test_marines_are_the_packages():
-    assert float(GAME.unit_type_radiuses[0]) == MARINE["radius"]
-    assert float(GAME.unit_type_sight_ranges[0]) == MARINE["sight"] == 9
-    assert float(GAME.unit_type_attack_ranges[0]) == MARINE["range"]
+    assert float(GAME.unit_type_radiuses[0]) == RADIUS
+    assert float(GAME.unit_type_sight_ranges[0]) == SIGHT == 9
+    assert float(GAME.unit_type_attack_ranges[0]) == RANGE
 
 
 def test_there_were_fights(battles):
@@ -197,6 +197,27 @@ def test_rewards_are_damage_kills_and_the_win():
     assert float(smax.reward) == pytest.approx(2)
 
 
+def test_the_enemy_heads_for_where_its_opponents_began():
+    world = RESET(EVERYBODY, KEY)
+    spawns = np.array(ENV.ally_spawns)
+    assert np.array_equal(world.goal, spawns[np.arange(14) % 2])
+    mine = world.units.unit_positions[10:]
+    action, _ = jax.jit(ENV._enemy)(world, KEY)
+    assert np.all(np.asarray(action) == 3)  # nobody in sight: west, as far as can be
+    assert np.all(np.asarray(mine[:, 0]) > 29)
+
+
+def test_a_won_battle_pays_once():
+    plan = parse("stationary").draw(jnp.array([3]), jnp.ones(1, bool), 100, KEY)
+    team = Gatherer(env=ENV)
+    one = lambda key: play(ENV, Players(team, team), plan, key)
+    keys = jax.random.split(jax.random.key(11), 200)
+    episodes = jax.jit(jax.vmap(one))(keys)
+    won = np.asarray(episodes.success)
+    assert won.any() and np.asarray(episodes.total).max() <= 20 + 1e-3
+    assert np.allclose(np.asarray(episodes.total)[won], 20, atol=1e-3)
+
+
 def win_rate(team):
     plan = parse("stationary").draw(jnp.array([3]), jnp.ones(1, bool), 100, KEY)
     players = Players(team, team)
@@ -223,6 +244,12 @@ def test_gathering_decides_the_battle():
 def test_impossible_battles_are_refused_in_a_sentence(parameters, word):
     with pytest.raises(Mistake, match=word):
         Combat(**parameters)
+
+
+@pytest.mark.parametrize("points", [5, ((6.0, 24.0, 1.0),), (("a", "b"),)])
+def test_spawn_groups_that_are_no_places_are_refused(points):
+    with pytest.raises(Mistake, match="pairs of numbers"):
+        check_points(points)
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):

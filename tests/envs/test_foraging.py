@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastap import make
-from fastap.envs.board import Board
+from fastap.envs.board import Board, room_for_food
 from fastap.envs.foraging import EAST, LOAD, NONE, SOUTH, WEST, Foraging
 from fastap.problem.rollout import Players, film
 from fastap.problem.schedule import parse
@@ -190,8 +190,15 @@ def test_relabelling_agents_changes_nothing(seed, order):
     other, expected = STEP(renamed, action[order], k_reset)
     assert np.array_equal(after.position[order], other.position)
     assert outcome.reward == expected.reward
-    foods = lambda w: VIEW(w).observation[:, :9]
-    assert np.array_equal(foods(world)[order], foods(renamed))
+    view, other_view = VIEW(world), VIEW(renamed)
+    assert np.array_equal(view.observation[order, :12], other_view.observation[:, :12])
+    assert np.array_equal(view.available[order], other_view.available)
+    things = lambda v: sorted(map(tuple, np.asarray(v.state[:21]).reshape(7, 3)))
+    assert things(view) == things(other_view)
+    rows = lambda v, i: np.asarray(v.observation[i, 12:]).reshape(3, 3)
+    others = lambda v, i: sorted(map(tuple, rows(v, i)))
+    for new, old in enumerate(order):
+        assert others(view, old) == others(other_view, new)
 
 
 @given(SEEDS)
@@ -216,6 +223,15 @@ def test_food_stays_feasible_when_every_teammate_can_leave(key):
     worlds = reset(everybody, jax.random.split(key, 200))
     strength = np.asarray(worlds.level[:, :2]).sum(1)
     assert np.all(strength[:, None] >= np.asarray(worlds.food_level))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "room"),
+    [(3, 3, 1), (3, 6, 2), (4, 7, 3), (5, 7, 4), (6, 6, 4), (6, 8, 6), (7, 8, 7)],
+)
+def test_a_board_has_room_for_so_many_foods(rows, columns, room):
+    """Known from an exhaustive search."""
+    assert room_for_food(rows, columns) == room == room_for_food(columns, rows)
 
 
 def test_one_hot_inputs_name_every_value_once(key):
@@ -258,6 +274,8 @@ def test_sizes_are_what_the_spec_says(state, encoding, key):
         (dict(least=3), "controlled"),
         (dict(foods=9), "too small"),
         (dict(rows=4, columns=4), "too small"),
+        (dict(rows=200, columns=200), "126"),
+        (dict(highest=60), "126"),
         (dict(layout="dense"), "layout"),
         (dict(encoding="bits"), "encoding"),
         (dict(rows="six"), "type int"),

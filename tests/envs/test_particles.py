@@ -75,10 +75,11 @@ def test_bodies_in_one_place_do_not_break_the_world():
 
 
 @pytest.mark.parametrize("name", WORLDS)
-@given(seed=SEEDS, slot=st.integers(2, 2))
-def test_an_absent_body_is_invisible_intangible_and_unrewarded(name, seed, slot):
+@given(seed=SEEDS, first=st.booleans())
+def test_an_absent_body_is_invisible_intangible_and_unrewarded(name, seed, first):
     env = WORLDS[name]
     spec = env.spec
+    slot = spec.controlled if first else spec.slots - 1
     present = spec.present(jnp.array(slot - spec.controlled))
     k_reset, k_action, k_ghost = jax.random.split(jax.random.key(seed), 3)
     world = RESET[name](present, k_reset)
@@ -142,6 +143,20 @@ def test_newcomers_arrive_anywhere_at_rest(key):
     assert np.abs(place.var(0) - 1 / 3).max() < 0.03
     assert np.all(np.asarray(after.position[:, :3]) == np.asarray(world.position[:3]))
     assert np.all(np.asarray(after.velocity[:, :3]) == np.asarray(world.velocity[:3]))
+
+
+def test_predators_leave_and_arrive_and_the_prey_stays(key):
+    env = Pursuit(least=0)
+    both, none = env.spec.present(jnp.array(1)), env.spec.present(jnp.array(0))
+    world = env.reset(both, key)
+    alone = env.swap(world, none, key)
+    assert np.array_equal(alone.present, [1, 1, 0, 1])
+    again = env.swap(alone, both, key)
+    assert np.array_equal(again.present, [1, 1, 1, 1])
+    for after in (alone, again):
+        kept = np.array([0, 1, 3])
+        assert np.array_equal(after.position[kept], world.position[kept])
+    assert not np.array_equal(again.position[2], world.position[2])
 
 
 def test_navigation_works_without_any_teammate(key):

@@ -165,13 +165,23 @@ def test_the_papers_notation_is_read(text, change):
     [
         *("U[8,5]", "U[0,3]", "U[-1,3]", "U[5]", "U[5,8,9]", "U[]", "U[5,8]-sam"),
         *("u[5,8]", "U(5,8)", "", "always", "at[]", "at[0]", "at[8,8]", "at[9,8]"),
-        *("stationary-same", "U[5,-]", "U[5,8"),
+        *("stationary-same", "U[5,-]", "U[5,8", "U[5,99999999999]"),
     ],
 )
 def test_what_is_no_distribution_gets_one_sentence(text):
     with pytest.raises(Mistake) as mistake:
         parse(text)
     assert str(mistake.value).count("\n") == 0 and len(str(mistake.value)) < 200
+
+
+def test_waits_beyond_the_episode_never_swap_however_long():
+    assert not np.asarray(draw("U[1000000,1000000]", 20).swap).any()
+    assert not np.asarray(draw("at[99999999999]", 5).swap).any()
+
+
+def test_a_draw_from_no_group_is_refused():
+    with pytest.raises(Mistake, match="at least one"):
+        Change().draw(SIZES, jnp.zeros(4, bool), 25, jax.random.key(0))
 
 
 @given(st.text(max_size=20))

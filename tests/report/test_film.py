@@ -2,7 +2,6 @@
 
 from xml.etree import ElementTree
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -89,6 +88,11 @@ def test_a_film_ends_where_the_episode_ends(key):
 def test_wrong_pictures_are_refused_in_a_sentence(clips, tmp_path):
     with pytest.raises(Mistake, match="png"):
         reel.save_frame(clips["lbf"], 0, tmp_path / "a.bmp")
+    with pytest.raises(Mistake, match="gif"):
+        reel.save_film(clips["lbf"], tmp_path / "a.png")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(Mistake, match="Could not write"):
+        reel.save_frame(clips["lbf"], 0, tmp_path / "file" / "a.png")
     with pytest.raises(Mistake, match="steps 0 to"):
         reel.save_frame(clips["lbf"], 99, tmp_path / "a.png")
 
@@ -109,4 +113,3 @@ def test_a_full_disk_leaves_the_old_file_and_no_part(clips, tmp_path, monkeypatc
 def test_many_environments_stand_side_by_side(clips):
     figure = reel.contact_sheet(list(clips.values()), [1] * 4)
     assert [axes.get_title() for axes in figure.axes] == list(NAMES)
-    assert jax.devices()

@@ -103,7 +103,8 @@ def compiled(env: Env, count: int) -> Program:
     actions = jax.random.randint(k_action, shape, 0, spec.actions)
 
     def play(key, actions):
-        world = env.reset(jnp.ones(spec.slots, bool), key)
+        k_reset, k_steps = jax.random.split(key)
+        world = env.reset(jnp.ones(spec.slots, bool), k_reset)
 
         def step(carry, now):
             action, key = now
@@ -111,7 +112,7 @@ def compiled(env: Env, count: int) -> Program:
             return (world, env.view(world)), outcome
 
         start = (world, env.view(world))
-        return jax.lax.scan(step, start, (actions, jax.random.split(key, STEPS)))
+        return jax.lax.scan(step, start, (actions, jax.random.split(k_steps, STEPS)))
 
     return compile_load(play, actions, k_play)
 
@@ -135,14 +136,13 @@ def lbforaging(env: Any, count: int) -> Load:
     """Step the package's environment, one after another, as it can."""
     del count
     import gymnasium
-    import lbforaging as package
+    import lbforaging  # noqa: F401 registers its games
 
     name = f"Foraging-{env.rows}x{env.columns}-{env.agents}p-{env.foods}f-coop-v3"
     game = gymnasium.make(name, sight=env.sight, max_episode_steps=env.horizon)
     game = game.unwrapped
     game.reset(seed=0)
     draw = np.random.default_rng(0)
-    assert package
 
     def load() -> int:
         game.reset()
@@ -221,7 +221,8 @@ def jaxmarl_load(game: Any, count: int, choices: int) -> Load:
             seen, state, reward, done, _ = game.step(key, carry[1], chosen)
             return (seen, state), (reward, done)
 
-        keys = jax.random.split(key, STEPS)
-        return jax.lax.scan(step, game.reset(key), (actions, keys))
+        k_reset, k_steps = jax.random.split(key)
+        keys = jax.random.split(k_steps, STEPS)
+        return jax.lax.scan(step, game.reset(k_reset), (actions, keys))
 
     return compile_load(play, actions, k_play).load

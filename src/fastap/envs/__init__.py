@@ -1,13 +1,13 @@
 """The environments, by the names of the contract."""
 
 import dataclasses
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from fastap.envs.combat import Combat
 from fastap.envs.foraging import Foraging
 from fastap.envs.navigation import Navigation
 from fastap.envs.pursuit import Pursuit
-from fastap.problem.spec import Env, Mistake
+from fastap.problem.spec import Env, Mistake, check_kind
 
 ENVIRONMENTS = {
     "lbf": Foraging,
@@ -17,9 +17,9 @@ ENVIRONMENTS = {
 }
 
 
-def make(name: str, **parameters: Any) -> Env:
+def make(name: Any, **parameters: Any) -> Env:
     """Build an environment: `make("lbf", rows=8, columns=8)`."""
-    if name not in ENVIRONMENTS:
+    if not isinstance(name, str) or name not in ENVIRONMENTS:
         known = ", ".join(ENVIRONMENTS)
         raise Mistake(f"'{name}' is no environment; there are {known}.")
     build = ENVIRONMENTS[name]
@@ -31,15 +31,3 @@ def make(name: str, **parameters: Any) -> Env:
     for field, value in parameters.items():
         check_kind(f"{name}: {field}", value, kinds[field])
     return build(**parameters)
-
-
-def check_kind(what: str, value: Any, kind: Any) -> None:
-    """Refuse a word that is no choice, and what is no number where one is due."""
-    if get_origin(kind) is Literal and value not in get_args(kind):
-        choices = " or ".join(f"'{choice}'" for choice in get_args(kind))
-        raise Mistake(f"{what} must be {choices}, not {value!r}.")
-    numbers = {int: (int,), float: (int, float), bool: (bool,)}
-    right = numbers.get(kind)
-    truth = isinstance(value, bool) and kind is not bool
-    if right and (truth or not isinstance(value, right)):
-        raise Mistake(f"{what} must be of type {kind.__name__}, not {value!r}.")

@@ -112,11 +112,26 @@ def pick(free: Bool[Array, " cells"], chance: Float[Array, ""]) -> Int[Array, ""
 
 
 def room_for_food(rows: int, columns: int) -> int:
-    """Count the foods of the densest regular pattern with distance three."""
-    inside = [(r, c) for r in range(1, rows - 1) for c in range(1, columns - 1)]
-    patterns = [
-        sum((r + step * c) % 5 == shift for r, c in inside)
-        for step in (2, 3)
-        for shift in range(5)
-    ]
-    return max(patterns)
+    """Count the foods that fit inside the border, all three steps apart.
+
+    Exact up to nine cells across; beyond, the densest regular pattern.
+    """
+    tall, wide = sorted((rows - 2, columns - 2))[::-1]
+    if wide > 9:
+        return max(
+            sum((r + step * c) % 5 == shift for r in range(tall) for c in range(wide))
+            for step in (2, 3)
+            for shift in range(5)
+        )
+    lines = [m for m in range(1 << wide) if not m & (m << 1 | m << 2)]
+    best = {(0, 0): 0}  # by the last two lines: the most foods so far
+    for _ in range(tall):
+        after: dict[tuple[int, int], int] = {}
+        for (above, before), count in best.items():
+            near = above | above << 1 | above >> 1 | before
+            for line in lines:
+                if not line & near:
+                    total = count + line.bit_count()
+                    after[line, above] = max(after.get((line, above), 0), total)
+        best = after
+    return max(best.values())

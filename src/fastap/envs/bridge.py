@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 from fastap.envs.smax import lenient
 from fastap.problem.episode import Episode
 from fastap.problem.rollout import Minds, Players, look, record
-from fastap.problem.schedule import Schedule
+from fastap.problem.schedule import Schedule, check_schedule
 from fastap.problem.spec import (
     Env,
     Mistake,
@@ -24,6 +24,7 @@ from fastap.problem.spec import (
     Spec,
     View,
     check_actions,
+    check_kind,
     check_team,
 )
 
@@ -48,6 +49,7 @@ class FromJaxMARL(Env):
 
     def __check_init__(self):
         check_bridge(self.game, self.game.agents, self.controlled, self.horizon)
+        check_kind("bridge: pay", self.pay, Pay)
 
     @property
     def spec(self) -> Spec:
@@ -55,8 +57,8 @@ class FromJaxMARL(Env):
         with lenient():
             seen, _ = jax.eval_shape(self.game.reset, jax.random.key(0))
         agents = self.game.agents
-        width = max(seen[agent].shape[0] for agent in agents)
-        whole = seen["world_state"].shape[0] if "world_state" in seen else 0
+        width = max(seen[agent].size for agent in agents)
+        whole = seen["world_state"].size if "world_state" in seen else 0
         return bridge_spec(self, agents, width, whole or len(agents) * width)
 
     def reset(self, present: Bool[Array, " N"], key: PRNGKeyArray) -> Borrowed:
@@ -77,7 +79,7 @@ class FromJaxMARL(Env):
         self, world: Borrowed, action: Int[Array, " N"], key: PRNGKeyArray
     ) -> tuple[Borrowed, Outcome]:
         """Step the game without its automatic reset."""
-        check_actions(self.spec, action)
+        action = check_actions(self.spec, action)
         chosen = {agent: action[i] for i, agent in enumerate(self.game.agents)}
         with lenient():
             stepped = self.game.step_env(key, world.state, chosen)
@@ -90,10 +92,11 @@ class FromJaxMARL(Env):
     def view(self, world: Borrowed) -> View:
         """Pad the observations to one width; ask the game what is available."""
         spec = self.spec
-        rows = [world.seen[agent].astype(float) for agent in self.game.agents]
+        seen = [world.seen[agent].reshape(-1) for agent in self.game.agents]
+        rows = [row.astype(float) for row in seen]
         padded = [jnp.pad(row, (0, spec.observation - len(row))) for row in rows]
         observation = jnp.stack(padded)
-        state = world.seen.get("world_state", observation.reshape(-1))
+        state = world.seen.get("world_state", observation).reshape(-1)
         return View(observation, state, self._available(world))
 
     def encode(self, observation: Num[Array, "*B O"]) -> Float[Array, "*B O"]:
@@ -129,6 +132,7 @@ class FromPettingZoo:
 
     def __init__(self, game: Any, controlled: int, horizon: int, pay: Pay = "sum"):
         check_bridge(game, game.possible_agents, controlled, horizon)
+        check_kind("bridge: pay", pay, Pay)
         self.game, self.controlled, self.horizon = game, controlled, horizon
         self.pay, self.limit = pay, "terminal"
 
@@ -142,6 +146,7 @@ class FromPettingZoo:
 
     def play(self, players: Players, schedule: Schedule, key: PRNGKeyArray) -> Episode:
         """Play one episode with the teammates that the schedule names."""
+        schedule = check_schedule(self.spec, schedule, players.mates.groups)
         k_reset, k_act = jax.random.split(key)
         seed = int(jax.random.randint(k_reset, (), 0, 2**31 - 1))
         shown = self.game.reset(seed=seed)

@@ -14,7 +14,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
 from fastap.envs.smax import (
-    MARINE,
+    RADIUS,
+    RANGE,
+    SIGHT,
     between,
     import_smax,
     lenient,
@@ -52,6 +54,17 @@ class Battle(eqx.Module):
 Points = tuple[tuple[float, float], ...]
 
 
+def check_points(points: Any) -> Points:
+    """Refuse what is no list of places."""
+    try:
+        return tuple((float(x), float(y)) for x, y in points)
+    except (TypeError, ValueError):
+        raise Mistake(
+            "10m_vs_14m: spawn groups are pairs of numbers, such as "
+            f"((6, 24), (6, 8)), not {points!r}."
+        ) from None
+
+
 class Combat(Env):
     """SMAX marines; both sides begin in groups that are far apart."""
 
@@ -73,7 +86,7 @@ class Combat(Env):
         if not (self.ally_spawns and self.enemy_spawns):
             raise Mistake("10m_vs_14m: each side needs spawn groups, at least one.")
         check_team("10m_vs_14m", self.agents, self.controlled, 0)
-        for x, y in (*self.ally_spawns, *self.enemy_spawns):
+        for x, y in check_points(self.ally_spawns) + check_points(self.enemy_spawns):
             inside = self.jitter < x < self.width - self.jitter
             if not (inside and self.jitter < y < self.height - self.jitter):
                 raise Mistake(
@@ -119,7 +132,7 @@ class Combat(Env):
         noise = jax.random.uniform(k_jitter, spawn.shape, minval=-1.0, maxval=1.0)
         position = spawn + self.jitter * noise
         everybody = jnp.ones(len(spawn), bool)
-        position = push_apart(position, everybody, self._radius)
+        position = push_apart(position, everybody, RADIUS)
         goal = jnp.asarray(np.array(self.ally_spawns)[foe % self._ally_groups])
         nobody = jnp.full(self.enemies, -1)
         return Battle(units.replace(unit_positions=position), present, goal, nobody)
@@ -135,7 +148,7 @@ class Combat(Env):
         self, world: Battle, action: Int[Array, " N"], key: PRNGKeyArray
     ) -> tuple[Battle, Outcome]:
         """Fight for half a second of game time."""
-        check_actions(self.spec, action)
+        action = check_actions(self.spec, action)
         k_enemy, k_game = jax.random.split(key)
         enemy, prey = self._enemy(world, k_enemy)
         with lenient():
@@ -155,7 +168,7 @@ class Combat(Env):
         units, n = world.units, self.agents
         kind = self.game
         gap = units.unit_positions[None] - units.unit_positions[:n, None]
-        near = jnp.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2) < self._sight
+        near = jnp.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2) < SIGHT
         alive = units.unit_alive
         seen = near & alive[None] & alive[:n, None]
         health = units.unit_health / kind.unit_type_health[units.unit_types]
@@ -170,7 +183,7 @@ class Combat(Env):
         about = [column(x) for x in (health, target, cooldown)]
         shared = jnp.concatenate([about[0], moved, *about[1:], marine], axis=1)
         shared = jnp.broadcast_to(shared[None], (n, *shared.shape))
-        parts = [shared[..., :1], gap / self._sight, shared[..., 1:]]
+        parts = [shared[..., :1], gap / SIGHT, shared[..., 1:]]
         others = jnp.concatenate(parts, axis=2) * seen[..., None]
         earlier = np.arange(len(alive) - 1)[None, :, None] < np.arange(n)[:, None, None]
         others = jnp.where(earlier, others[:, :-1], others[:, 1:])
@@ -181,7 +194,7 @@ class Combat(Env):
         units, n = world.units, self.agents
         distance = between(units.unit_positions[:n], units.unit_positions[n:])
         alive = units.unit_alive[:n, None]
-        shoot = (distance < self._range) & alive & units.unit_alive[None, n:]
+        shoot = (distance < RANGE) & alive & units.unit_alive[None, n:]
         stop = jnp.arange(MOVES) == STOP
         return jnp.concatenate([alive | stop[None], shoot], axis=1)
 
@@ -190,7 +203,7 @@ class Combat(Env):
         return observation.astype(jnp.float32)
 
     def encode_state(self, state: Num[Array, "*B S"]) -> Float[Array, "*B S"]:
-        """Widen what is stored in half precision."""
+        """Pass on what is already a vector."""
         return state.astype(jnp.float32)
 
     def scene(self, world: Battle) -> Scene:
@@ -214,19 +227,6 @@ class Combat(Env):
     def _map(self) -> Float[Array, " 2"]:
         return jnp.array([float(self.width), float(self.height)])
 
-    # Every unit is a marine, so its constants are the first of each table.
-    @property
-    def _radius(self) -> float:
-        return float(MARINE["radius"])
-
-    @property
-    def _sight(self) -> float:
-        return float(MARINE["sight"])
-
-    @property
-    def _range(self) -> float:
-        return float(MARINE["range"])
-
     def _cooldown(self, units: Any) -> Float[Array, " U"]:
         whole = self.game.unit_type_weapon_cooldowns[units.unit_types]
         return jnp.clip(units.unit_weapon_cooldowns / whole, 0.0, 1.0)
@@ -240,7 +240,7 @@ class Combat(Env):
             units = game._world_step(k, units, (move, attack))
             units = game._kill_agents_touching_walls(units)
             units = game._update_dead_agents(units)
-            position = push_apart(units.unit_positions, units.unit_alive, self._radius)
+            position = push_apart(units.unit_positions, units.unit_alive, RADIUS)
             return units.replace(unit_positions=position), None
 
         keys = jax.random.split(key, game.world_steps_per_env_step)
@@ -261,8 +261,8 @@ class Combat(Env):
         mine, theirs = units.unit_positions[n:], units.unit_positions[:n]
         alive = units.unit_alive[None, :n] & units.unit_alive[n:, None]
         distance = between(mine, theirs)
-        visible = alive & (distance < self._sight)
-        shootable = alive & (distance < self._range)
+        visible = alive & (distance < SIGHT)
+        shootable = alive & (distance < RANGE)
         closest = jnp.argmin(jnp.where(shootable, distance, jnp.inf)[:, ::-1], axis=1)
         closest = n - 1 - closest
         hold = jnp.take_along_axis(shootable, jnp.maximum(world.prey, 0)[:, None], 1)

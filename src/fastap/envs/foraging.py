@@ -57,6 +57,8 @@ class Foraging(Env):
         check_sizes("lbf", self, rows=3, columns=3, agents=1, foods=1)
         check_sizes("lbf", self, sight=1, horizon=1, highest=1)
         check_team("lbf", self.agents, self.controlled, self.least)
+        if max(self.rows, self.columns, self.most_food_level) > 126:
+            raise Mistake("lbf: rows, columns and food levels are stored up to 126.")
         room = room_for_food(self.rows, self.columns)
         if self.foods > room or self.agents + self.foods > self.rows * self.columns:
             raise Mistake(
@@ -116,10 +118,14 @@ class Foraging(Env):
     def swap(
         self, world: Board, present: Bool[Array, " N"], key: PRNGKeyArray
     ) -> Board:
-        """Take who leaves off the board; put who arrives on an empty cell."""
+        """Take who leaves off the board; put who arrives on an empty cell.
+
+        Every cell has a score of its own, so that what the others did before
+        moves an arrival only if one of them stands in its place.
+        """
         arriving = self.agents - self.spec.permanent
         k_place, k_level = jax.random.split(key)
-        chance = jax.random.uniform(k_place, (arriving,))
+        score = jax.random.uniform(k_place, (arriving, self.rows * self.columns))
         level = jax.random.randint(k_level, (arriving,), 1, self.highest + 1)
         came = present & ~world.present
         position = jnp.where(present[:, None], world.position, -1)
@@ -128,7 +134,7 @@ class Foraging(Env):
         for i in range(arriving):
             slot = self.spec.permanent + i
             empty = ~(taken | self._occupied(position, present & ~came))
-            cell = self._unflatten(pick(empty, chance[i]))
+            cell = self._unflatten(jnp.argmax(jnp.where(empty, score[i], -1.0)))
             here = came & (jnp.arange(self.agents) == slot)
             position = jnp.where(here[:, None], cell[None], position)
             levels = jnp.where(here, level[i], levels)
@@ -142,7 +148,7 @@ class Foraging(Env):
     ) -> tuple[Board, Outcome]:
         """Move all at once, then load."""
         del key
-        check_actions(self.spec, action)
+        action = check_actions(self.spec, action)
         target, loading = self._intend(world, action)
         position = self._move(world, target)
         near = self._touching(position, world.food) & loading[:, None]
@@ -156,7 +162,7 @@ class Foraging(Env):
         after = Board(
             position, world.level, world.present, world.food, food_level, world.spawned
         )
-        return after, Outcome(reward, done, done)
+        return after, Outcome(reward, done, done & (world.spawned > 0))
 
     def view(self, world: Board) -> View:
         """Look at the windows around the agents, and at the whole board."""

@@ -89,7 +89,7 @@ class Navigation(Env):
     ) -> tuple[Arena, Outcome]:
         """Move, then count what is uncovered and who collides."""
         del key
-        check_actions(self.spec, action)
+        action = check_actions(self.spec, action)
         after = advance(world, [AGENT] * self.agents, None, action)
         never = jnp.array(False)
         return after, Outcome(self._reward(after), never, never)

@@ -130,7 +130,7 @@ class Pursuit(Env):
     ) -> tuple[Arena, Outcome]:
         """Move predators and prey; every touch pays every predator."""
         del key
-        check_actions(self.spec, action)
+        action = check_actions(self.spec, action)
         flight = self.prey(self.prey_view(world), self.obstacles)
         after = self.advance(world, jnp.append(action, flight))
         never = jnp.array(False)

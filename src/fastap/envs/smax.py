@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from fastap.problem.spec import Mistake
 
-MARINE = {"radius": 0.375, "sight": 9.0, "range": 5.0}  # the package's, tested
+RADIUS, SIGHT, RANGE = 0.375, 9.0, 5.0  # a marine's; every unit is one
 
 
 def push_apart(

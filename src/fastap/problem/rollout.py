@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Num, PRNGKeyArray, PyTree
 
 from fastap.problem.episode import Episode, still_running
-from fastap.problem.schedule import Schedule
-from fastap.problem.spec import Env, Spec, View
+from fastap.problem.schedule import Schedule, check_schedule
+from fastap.problem.spec import Env, Spec, View, check_kind
 
 Memory = Literal["fresh", "watched"]  # of a policy that takes over an occupied body
 
@@ -62,6 +62,9 @@ class Players(eqx.Module):
     mates: AbstractPolicy
     memory: Memory = eqx.field(static=True, default="fresh")
 
+    def __check_init__(self):
+        check_kind("memory", self.memory, Memory)
+
     def start(self, spec: Spec) -> Minds:
         """Return everybody's empty memory."""
         mates = self.mates.start(spec.mates)
@@ -76,7 +79,7 @@ class Players(eqx.Module):
         self, minds: Minds, spec: Spec, swap: Bool[Array, ""], new: Bool[Array, " N"]
     ) -> Minds:
         """Forget what the teammates' new policies cannot know."""
-        forget = new if self.memory == "watched" else jnp.full_like(new, swap)
+        forget = new if self.memory == "watched" else new | swap
         forget = forget & (jnp.arange(spec.slots) >= spec.controlled)
         axis = 1 if self.memory == "watched" else 0
         blank = self.start(spec)
@@ -129,6 +132,7 @@ def film(
     policies can be compared on the same episodes.
     """
     spec = env.spec
+    schedule = check_schedule(spec, schedule, players.mates.groups)
     k_reset, k_arrive, k_world, k_act = jax.random.split(key, 4)
     each = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
     steps = jnp.arange(spec.horizon)

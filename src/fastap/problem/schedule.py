@@ -7,11 +7,14 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
-from fastap.problem.spec import Mistake
+from fastap.problem.spec import Mistake, Spec, check_kind
 
 Redraw = Literal["group", "same", "size"]  # what a change draws anew
+LONGEST = 1_000_000  # steps that a wait may take
 CONTROLS: dict[str | None, Redraw] = {None: "group", "same": "same", "size": "size"}
 
 
@@ -21,6 +24,33 @@ class Schedule(eqx.Module):
     group: Int[Array, " T"]  # whose policies fill the teammates' slots at t
     size: Int[Array, " T"]  # how many of those slots are occupied
     swap: Bool[Array, " T"]  # the team is replaced before anyone acts at t
+
+
+def check_schedule(spec: Spec, schedule: Schedule, groups: int) -> Schedule:
+    """Refuse a schedule that does not fit; where values are traced, keep sizes legal.
+
+    Policies that say they hold one group do not look at its number.
+    """
+    steps = {len(x) for x in (schedule.group, schedule.size, schedule.swap)}
+    if steps != {spec.horizon}:
+        raise Mistake(
+            f"{spec.name} needs a schedule of {spec.horizon} steps, not {steps}."
+        )
+    group, size = schedule.group, schedule.size
+    if not isinstance(size, Tracer) and not isinstance(group, Tracer):
+        lowest, highest = np.min(np.asarray(size)), np.max(np.asarray(size))
+        if lowest < spec.least or highest > spec.mates:
+            raise Mistake(
+                f"{spec.name} has {spec.least} to {spec.mates} teammates; the "
+                f"schedule has {lowest} to {highest}."
+            )
+        lowest, highest = np.min(np.asarray(group)), np.max(np.asarray(group))
+        if lowest < 0 or (groups > 1 and highest >= groups):
+            raise Mistake(
+                f"The teammates' policy holds the groups 0 to {groups - 1}; the "
+                f"schedule names {lowest} to {highest}."
+            )
+    return Schedule(group, jnp.clip(size, spec.least, spec.mates), schedule.swap)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,15 +71,16 @@ class After:
     high: int
 
     def __post_init__(self):
-        if not 1 <= self.low <= self.high:
+        if not 1 <= self.low <= self.high <= LONGEST:
             raise Mistake(
                 f"U[{self.low},{self.high}] is no distribution of waits: write "
-                "U[a,b] with whole numbers 1 <= a <= b, for example U[5,8]."
+                f"U[a,b] with whole numbers 1 <= a <= b <= {LONGEST}, such as U[5,8]."
             )
 
     def moments(self, horizon: int, key: PRNGKeyArray) -> Bool[Array, " T"]:
         """Mark the steps at which the team is replaced."""
         waits = jax.random.randint(key, (horizon,), self.low, self.high + 1)
+        waits = jnp.minimum(waits, horizon)  # so that their sum stays a number
         return (jnp.cumsum(waits)[None] == jnp.arange(horizon)[:, None]).any(1)
 
 
@@ -71,7 +102,9 @@ class At:
     def moments(self, horizon: int, key: PRNGKeyArray) -> Bool[Array, " T"]:
         """Mark the steps at which the team is replaced."""
         del key
-        return (jnp.array(self.times)[None] == jnp.arange(horizon)[:, None]).any(1)
+        swap = np.zeros(horizon, bool)
+        swap[[time for time in self.times if time < horizon]] = True
+        return jnp.asarray(swap)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +113,9 @@ class Change:
 
     when: Never | After | At = Never()
     redraw: Redraw = "group"
+
+    def __post_init__(self):
+        check_kind("redraw", self.redraw, Redraw)
 
     def draw(
         self,
@@ -96,6 +132,9 @@ class Change:
         the change of policy. The first group does not depend on the kind of
         change, so that episodes with and without one can be paired.
         """
+        if not isinstance(allowed, Tracer) and not np.any(np.asarray(allowed)):
+            raise Mistake("A team is drawn from groups; at least one must be allowed.")
+        sizes, allowed = jnp.asarray(sizes), jnp.asarray(allowed)
         k_moments, k_group = jax.random.split(key)
         swap = self.when.moments(horizon, k_moments)
         rank = jax.random.randint(k_group, (horizon,), 0, jnp.sum(allowed))
@@ -112,7 +151,7 @@ NOTATION = re.compile(r"(?:(U|at)\[([-\d,\s]*)\](?:-(same|size))?|stationary)")
 
 def parse(text: str) -> Change:
     """Read the paper's notation: stationary, U[5,8], U[5,8]-same, at[12]-size."""
-    match = NOTATION.fullmatch(text.strip())
+    match = NOTATION.fullmatch(str(text).strip())
     if match is None:
         raise Mistake(
             f"'{text}' is no change distribution: write stationary, U[5,8], "

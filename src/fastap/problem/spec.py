@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -139,13 +139,14 @@ class Env(eqx.Module):
         """List what there is to draw (on the host)."""
 
 
-def check_actions(spec: Spec, action: Any) -> None:
+def check_actions(spec: Spec, action: Any) -> Int[Array, " N"]:
     """Refuse joint actions of a wrong shape, type or, where known, range."""
-    shape, kind = jnp.shape(action), jnp.result_type(action)
-    if shape != (spec.slots,) or not jnp.issubdtype(kind, jnp.integer):
+    action = jnp.asarray(action)
+    if action.shape != (spec.slots,) or not jnp.issubdtype(action.dtype, jnp.integer):
         raise Mistake(
             f"{spec.name} takes one whole-number action for each of its "
-            f"{spec.slots} slots, shape ({spec.slots},), not {kind} {shape}."
+            f"{spec.slots} slots, shape ({spec.slots},), not {action.dtype} "
+            f"{action.shape}."
         )
     if not isinstance(action, Tracer):
         wrong = [int(a) for a in np.asarray(action) if not 0 <= a < spec.actions]
@@ -154,10 +155,24 @@ def check_actions(spec: Spec, action: Any) -> None:
                 f"{spec.name} has the actions 0 to {spec.actions - 1}; "
                 f"{wrong[0]} is not one of them."
             )
+    return action
+
+
+def check_kind(what: str, value: Any, kind: Any) -> None:
+    """Refuse a word that is no choice, and what is no number where one is due."""
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        choices = " or ".join(f"'{choice}'" for choice in get_args(kind))
+        raise Mistake(f"{what} must be {choices}, not {value!r}.")
+    right = {int: (int, np.integer), float: (int, float, np.number), bool: (bool,)}
+    truth = isinstance(value, bool) and kind is not bool
+    if kind in right and (truth or not isinstance(value, right[kind])):
+        raise Mistake(f"{what} must be of type {kind.__name__}, not {value!r}.")
 
 
 def check_sizes(name: str, holder: Any, **least: int) -> None:
-    """Refuse sizes below their smallest meaningful value."""
+    """Refuse fields of a wrong kind, and sizes that are too small to mean anything."""
+    for field, kind in get_type_hints(type(holder)).items():
+        check_kind(f"{name}: {field}", getattr(holder, field), kind)
     for field, bound in least.items():
         value = getattr(holder, field)
         if value < bound:

@@ -1,5 +1,6 @@
 """Pictures and films of episodes, drawn without a display."""
 
+import contextlib
 import dataclasses
 import io
 import os
@@ -65,8 +66,9 @@ def clip(env: Env, episode: Episode, worlds: Any) -> Clip:
     )
 
 
-def save_frame(film: Clip, t: int, path: Path) -> None:
+def save_frame(film: Clip, t: int, path: Path | str) -> None:
     """Write one step of an episode as PNG or SVG, by the file's ending."""
+    path = Path(path)
     if path.suffix not in (".png", ".svg"):
         raise Mistake(f"A picture is a .png or an .svg file, not '{path.name}'.")
     if not 0 <= t < len(film):
@@ -74,8 +76,11 @@ def save_frame(film: Clip, t: int, path: Path) -> None:
     save_figure(frame(film, t), path)
 
 
-def save_film(film: Clip, path: Path, seconds: float = 0.35) -> None:
+def save_film(film: Clip, path: Path | str, seconds: float = 0.35) -> None:
     """Write an episode as an animated GIF; it dwells on every change."""
+    path = Path(path)
+    if path.suffix != ".gif":
+        raise Mistake(f"A film is a .gif file, not '{path.name}'.")
     images = [Image.fromarray(pixels(frame(film, t))) for t in range(len(film))]
     slow = [3 if _changes(film, t) else 1 for t in range(len(film))]
     times = [int(1000 * seconds * factor) for factor in slow]
@@ -157,13 +162,14 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 def write(path: Path, content: bytes) -> None:
     """Write a file under another name and rename it, so that it is never half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         part.write_bytes(content)
         os.replace(part, path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
         raise Mistake(f"Could not write {path}: {error.strerror}.") from error
 
 

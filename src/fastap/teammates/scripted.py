@@ -16,7 +16,7 @@ from fastap.envs.smax import between
 from fastap.problem.rollout import AbstractPolicy, Glance
 
 CLOSE, NEAR = 3.0, 10.0  # a gathered team's radius, an enemy worth fighting now
-FAR = 99  # more than any way on a board
+FAR = 1000  # more than any way on a board
 STEPS = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])  # by number of action
 
 
@@ -212,7 +212,10 @@ class Gatherer(AbstractPolicy):
         alive = units.unit_alive[:n]
         rally = jnp.asarray(self.env.ally_spawns[0])
         away = between(units.unit_positions[:n], rally[None])[:, 0]
-        met = memory | (jnp.max(jnp.where(alive, away, 0.0)) < CLOSE)
+        gathered = jnp.max(jnp.where(alive, away, 0.0)) < CLOSE
+        fighting = jnp.any(units.unit_health[n:] < units.unit_health.max())
+        here = away[glance.slot] < NEAR
+        met = memory | gathered | (fighting & here)
         goal = jnp.where(met[:, None], self._target(glance)[glance.slot], rally[None])
         way = (goal - units.unit_positions[glance.slot]) @ jnp.asarray(DIRECTIONS.T)
         walk = jnp.where(jnp.max(way, axis=1) < 0.8, STOP, jnp.argmax(way, axis=1))

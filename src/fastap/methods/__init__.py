@@ -1,0 +1,1 @@
+"""The learner that every method shares."""

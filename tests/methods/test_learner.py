@@ -1,0 +1,210 @@
+"""The base learner: acting and learning see the same, and the loss is QMIX's."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fastap.envs.foraging import Foraging
+from fastap.methods import replay
+from fastap.methods.learner import (
+    Actor,
+    Learning,
+    Model,
+    Rewards,
+    begin,
+    explore,
+    loss,
+    observe,
+    update,
+    watch,
+)
+from fastap.methods.networks import Sum
+from fastap.problem.rollout import Players, play
+from fastap.problem.schedule import parse
+from fastap.teammates.scripted import Planner
+
+ENV = Foraging(horizon=8)
+TINY = Learning(hidden=8, embed=4, target_every=3)
+RATE = jnp.float32(1e-3)
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return begin(ENV, 2, TINY, jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def episodes(learner):
+    """Episodes of learnt agents beside experts whose group keeps changing."""
+    actor = Actor(env=ENV, agents=learner.model.agents, epsilon=jnp.float32(0))
+    players = Players(actor, Planner(env=ENV))
+
+    def one(key):
+        k_team, k_play = jax.random.split(key)
+        sizes, all_of_them = jnp.array([1, 2]), jnp.ones(2, bool)
+        team = parse("U[2,3]").draw(sizes, all_of_them, 8, k_team)
+        return play(ENV, players, team, k_play)
+
+    return jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(1), 16))
+
+
+@pytest.fixture(scope="module")
+def batch(episodes):
+    return replay.keep(episodes, 2)
+
+
+def test_learning_sees_what_acting_saw(learner, batch, episodes):
+    """Greedy actions recomputed from the stored episodes are those taken.
+
+    Every episode begins with an empty memory, and a change of teammates inside
+    an episode leaves the memory of the controlled agents alone.
+    """
+    assert np.asarray(episodes.swap).any()
+    values = jax.jit(watch)(learner.model.agents, observe(ENV, batch))
+    values = jnp.where(batch.available, values, -jnp.inf)[:, :-1]
+    assert np.array_equal(jnp.argmax(values, axis=-1), batch.action)
+    assert len(np.unique(np.asarray(batch.action))) > 1
+
+
+def simple(model):
+    """The same agents without a mixer."""
+    return Model(model.agents, Sum())
+
+
+def test_the_loss_by_hand(learner, batch):
+    """VDN: r + 0.99 sum_i Q_i(best) against sum_i Q_i(chosen), step by step."""
+    model = simple(learner.model)
+    other = simple(begin(ENV, 2, TINY, jax.random.key(9)).model)
+    q = np.asarray(watch(model.agents, observe(ENV, batch)))
+    q_target = np.asarray(watch(other.agents, observe(ENV, batch)))
+    total, count = 0.0, 0
+    for b in range(16):
+        for t in range(8):
+            if not batch.valid[b, t]:
+                continue
+            chosen = sum(q[b, t, i, int(batch.action[b, t, i])] for i in range(2))
+            best = sum(q_target[b, t + 1, i, q[b, t + 1, i].argmax()] for i in range(2))
+            goal = float(batch.reward[b, t])
+            goal += 0.0 if batch.terminal[b, t] else 0.99 * best
+            total, count = total + (chosen - goal) ** 2, count + 1
+    ours = loss(model, other, ENV, batch, batch.reward, TINY)
+    assert float(ours) == pytest.approx(total / count, rel=1e-4)
+
+
+def test_what_follows_the_end_changes_neither_loss_nor_gradient(learner, batch):
+    valid = batch.valid.at[:, 5:].set(False)
+    cut = dataclasses.replace(batch, valid=valid)
+    wild = dataclasses.replace(
+        cut,
+        reward=cut.reward.at[:, 5:].set(100.0),
+        action=cut.action.at[:, 6:].set(5),
+    )
+    value = eqx.filter_jit(eqx.filter_value_and_grad(loss))
+    arguments = lambda b: (learner.model, learner.target, ENV, b, b.reward, TINY)
+    a, b = value(*arguments(cut)), value(*arguments(wild))
+    assert float(a[0]) == float(b[0])
+    for x, y in zip(jax.tree.leaves(a[1]), jax.tree.leaves(b[1]), strict=True):
+        assert np.allclose(x, y, atol=1e-7)
+
+
+def test_an_absent_agent_learns_nothing(learner, batch):
+    gone = dataclasses.replace(batch, present=batch.present.at[:, :, 1].set(False))
+    gradient = eqx.filter_grad(loss)(
+        learner.model, learner.target, ENV, gone, gone.reward, TINY
+    )
+    size = lambda i: max(
+        float(jnp.abs(x[i]).max()) for x in jax.tree.leaves(gradient.agents)
+    )
+    assert size(0) > 0 and size(1) == 0
+
+
+def test_the_target_follows_every_third_update(learner, batch):
+    step = jax.jit(lambda one: update(ENV, TINY, one, batch, RATE)[0])
+    same = lambda a, b: all(
+        np.array_equal(x, y)
+        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+    now = learner
+    for count in range(1, 7):
+        before, now = now, step(now)
+        assert int(now.updates) == count
+        assert not same(now.model, before.model)
+        if count % 3 == 0:
+            assert same(now.target, now.model)
+        else:
+            assert same(now.target, before.target)
+
+
+def test_updates_bring_the_loss_down(learner, batch):
+    learning = dataclasses.replace(TINY, target_every=10_000, standardise=False)
+    step = jax.jit(lambda one: update(ENV, learning, one, batch, RATE))
+    now, first = step(learner)
+    for _ in range(150):
+        now, last = step(now)
+    assert float(last["td"]) < 0.5 * float(first["td"])
+
+
+def test_rewards_are_counted_like_one_long_list():
+    draws = np.random.default_rng(0).normal(2, 3, (5, 4, 6)).astype(np.float32)
+    seen = Rewards(jnp.float32(1e-4), jnp.zeros(()), jnp.ones(()))
+    for draw in draws:
+        seen = seen.see(jnp.asarray(draw))
+    assert float(seen.mean) == pytest.approx(draws.mean(), rel=1e-3)
+    assert float(seen.variance) == pytest.approx(draws.var(), rel=1e-3)
+    scaled = np.asarray(seen.scale(jnp.asarray(draws.reshape(20, 6))))
+    assert scaled.mean() == pytest.approx(0, abs=1e-2)
+    assert scaled.std() == pytest.approx(1, abs=1e-2)
+
+
+def test_rewards_that_never_come_stay_finite():
+    seen = Rewards(jnp.float32(1e-4), jnp.zeros(()), jnp.ones(()))
+    for _ in range(200):
+        seen = seen.see(jnp.zeros((4, 6)))
+    assert np.allclose(seen.scale(jnp.zeros((4, 6))), 0)
+
+
+def test_exploring_takes_only_what_is_available(key):
+    values = jnp.array([[3.0, 2.0, 1.0]] * 4000)
+    available = jnp.array([[False, True, True]] * 4000)
+    greedy = explore(values, available, jnp.float32(0), key)
+    assert np.all(np.asarray(greedy) == 1)
+    half = np.asarray(explore(values, available, jnp.float32(0.5), key))
+    assert set(half) == {1, 2} and (half == 2).mean() == pytest.approx(0.25, abs=0.03)
+
+
+def test_replay_keeps_the_newest_and_draws_all_of_them(batch, key):
+    one = jax.tree.map(lambda x: x[0], batch)
+    four = lambda value: jax.tree.map(
+        lambda x: jnp.full((4, *x.shape), value).astype(x.dtype), one
+    )
+    memory = replay.empty(one, 8)
+    for i in range(3):
+        memory = replay.add(memory, four(i + 1), jnp.array(4 * i))
+    assert np.array_equal(memory.group[:, 0], [3, 3, 3, 3, 2, 2, 2, 2])
+    drawn = replay.sample(memory, jnp.array(12), 400, key)
+    assert set(np.unique(np.asarray(drawn.group))) == {2, 3}
+    early = replay.sample(memory, jnp.array(4), 400, key)
+    assert set(np.unique(np.asarray(early.group))) == {3}
+
+
+def test_the_last_action_is_the_one_before(batch):
+    last = np.asarray(batch.last)
+    assert np.all(last[:, 0] == -1)
+    assert np.array_equal(last[:, 1:], batch.action)
+
+
+def test_many_runs_at_once_are_the_same_as_one(batch):
+    keys = jax.random.split(jax.random.key(5), 3)
+
+    def train(key):
+        now = begin(ENV, 2, TINY, key)
+        step = lambda now, _: update(ENV, TINY, now, batch, RATE)
+        return jax.lax.scan(step, now, length=4)[1]["td"]
+
+    many, one = jax.jit(jax.vmap(train))(keys), jax.jit(train)(keys[1])
+    assert np.allclose(many[1], one, rtol=1e-4)
+    assert not np.allclose(many[0], many[1], rtol=1e-4)

@@ -1,0 +1,89 @@
+"""Growing a team, in the tiny: the loop runs, learns from its own play, and repeats."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fastap.envs.foraging import Foraging
+from fastap.experiments.learnability import Trial, measure
+from fastap.methods.learner import Learning
+from fastap.teammates.grow import Growth, improve, judge, self_play, start
+
+ENV = Foraging(horizon=6)
+TINY = Growth(
+    steps=6 * 4 * 10,
+    episodes=4,
+    updates=2,
+    batch=4,
+    capacity=16,
+    learning=Learning(hidden=8, embed=4),
+)
+RATES = jnp.array([1e-3, 1e-3])
+
+
+@pytest.fixture(scope="module")
+def grown():
+    keys = jax.vmap(jax.random.key)(jnp.array([0, 1]))
+    runs = jax.jit(jax.vmap(functools.partial(start, ENV, TINY)))(keys)
+    train = jax.jit(functools.partial(improve, ENV, TINY))
+    return runs, train(runs, RATES, jnp.arange(10)), train
+
+
+def test_all_runs_learn_side_by_side(grown):
+    runs, (after, earned), _ = grown
+    assert earned.shape == (10, 2)
+    assert np.array_equal(after.learner.updates, [20, 20])
+    before, now = runs.learner.model.agents.leave, after.learner.model.agents.leave
+    assert not np.array_equal(before.weight, now.weight)
+    assert not np.array_equal(now.weight[0], now.weight[1])
+
+
+def test_the_same_run_gives_the_same_numbers_in_two_pieces(grown):
+    runs, (after, _), train = grown
+    half, _ = train(runs, RATES, jnp.arange(5))
+    whole, _ = train(half, RATES, jnp.arange(5, 10))
+    assert np.array_equal(
+        after.learner.model.agents.leave.weight, whole.learner.model.agents.leave.weight
+    )
+
+
+def test_absences_begin_when_they_should(grown):
+    _, (after, _), train = grown
+    present = np.asarray(after.memory.present)  # the last 16 episodes of 40
+    assert not present[:, :, :, 3].all() and present[:, :, :, :3].all()
+    runs = grown[0]
+    early, _ = train(runs, RATES, jnp.arange(4))
+    assert np.asarray(early.memory.present).all()
+
+
+def test_exploring_fades():
+    growth = dataclasses.replace(TINY, episodes=32, updates=8)
+    epsilon = lambda now: float(growth.epsilon(jnp.array(now), 25))
+    rounds = max(50_000 / 800, 2_500 / 8)
+    assert epsilon(0) == 1.0
+    assert epsilon(int(rounds / 2)) == pytest.approx(0.525, abs=0.01)
+    assert epsilon(int(2 * rounds)) == pytest.approx(0.05)
+
+
+def test_a_team_is_judged_without_exploring(grown, key):
+    _, (after, _), _ = grown
+    agents = jax.tree.map(lambda x: x[0], after.learner.model.agents)
+    keys = jax.random.split(key, 8)
+    score = jax.jit(functools.partial(judge, ENV))(agents, jnp.array(2), keys)
+    again = jax.jit(functools.partial(judge, ENV))(agents, jnp.array(2), keys)
+    assert 0 <= float(score) <= 1 and float(score) == float(again)
+    episode = self_play(ENV, agents, jnp.float32(0), jnp.array(1), key)
+    assert np.asarray(episode.present).sum(1).max() == 3
+
+
+def test_a_trial_reports_every_run_at_every_point():
+    trial = Trial("tiny", {"horizon": 6}, TINY, (1e-3, 5e-4), seeds=2)
+    points = list(measure(trial, points=2, episodes=4))
+    assert len(points) == 2 * 2 * 4
+    assert {p.bodies for p in points} == {3, 4} and {p.seed for p in points} == {0, 1}
+    assert [p.steps for p in points][-1] == TINY.steps
+    assert all(0 <= p.score <= 1 and p.seconds > 0 for p in points)
