@@ -24,5 +24,5 @@ def key():
     return jax.random.key(0)
 
 
-settings.register_profile("fastap", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("fastap", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("fastap")

@@ -7,19 +7,23 @@ from fastap import make
 from fastap.envs.foraging import LOAD, Foraging
 from fastap.experiments.environments import expert, returns
 from fastap.problem.rollout import Players, play
-from fastap.problem.schedule import parse
+from fastap.problem.schedule import Schedule, parse
 from fastap.teammates.scripted import Planner, Random, Still, assign
 
 ENV = Foraging()
 
 
-def totals(team, size, episodes):
-    plan = parse("stationary").draw(
-        jnp.array([size]), jnp.ones(1, bool), 25, jax.random.key(0)
-    )
+@jax.jit
+def play_all(team, size, keys):
+    fixed = jnp.zeros(25, int)
+    plan = Schedule(fixed, fixed + size, fixed > 0)
     one = lambda key: play(ENV, Players(team, team), plan, key).total
+    return jax.vmap(one)(keys)
+
+
+def totals(team, size, episodes):
     keys = jax.random.split(jax.random.key(4), episodes)
-    return np.asarray(jax.jit(jax.vmap(one))(keys))
+    return np.asarray(play_all(team, jnp.array(size), keys))
 
 
 @pytest.mark.parametrize(("size", "least"), [(1, 0.8), (2, 0.7)])
