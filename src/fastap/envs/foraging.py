@@ -103,9 +103,7 @@ class Foraging(Env):
     def reset(self, present: Bool[Array, " N"], key: PRNGKeyArray) -> Board:
         """Place agents anywhere, then food away from the border."""
         k_place, k_level, k_food, k_food_level = jax.random.split(key, 4)
-        cells = self.rows * self.columns
-        score = jax.random.uniform(k_place, (cells,))
-        position = self._unflatten(jax.lax.top_k(score, self.agents)[1])
+        position = self._spread(k_place)
         level = jax.random.randint(k_level, (self.agents,), 1, self.highest + 1)
         position = jnp.where(present[:, None], position, -1)
         level = jnp.where(present, level, 0)
@@ -220,6 +218,16 @@ class Foraging(Env):
     def _levels(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """How many foods and agents there are, and their highest levels."""
         return (self.foods, self.most_food_level), (self.agents, self.highest)
+
+    def _spread(self, key: PRNGKeyArray) -> Int[Array, "N 2"]:
+        """Give every agent a cell of its own, each as likely."""
+        cells = jnp.arange(self.rows * self.columns)
+        score = jax.random.uniform(key, cells.shape)
+        chosen = []
+        for _ in range(self.agents):
+            chosen.append(jnp.argmax(score))
+            score = jnp.where(cells == chosen[-1], -1.0, score)
+        return self._unflatten(jnp.stack(chosen))
 
     def _unflatten(self, cell: Int[Array, "*n"]) -> Int[Array, "*n 2"]:
         return jnp.stack([cell // self.columns, cell % self.columns], axis=-1)
