@@ -64,7 +64,8 @@ def test_learning_sees_what_acting_saw(learner, batch, episodes):
     an episode leaves the memory of the controlled agents alone.
     """
     assert np.asarray(episodes.swap).any()
-    values = jax.jit(watch)(learner.model.agents, observe(ENV, batch))
+    agents = learner.model.agents
+    values, _ = jax.jit(watch)(agents, agents, observe(ENV, batch))
     values = jnp.where(batch.available, values, -jnp.inf)[:, :-1]
     assert np.array_equal(jnp.argmax(values, axis=-1), batch.action)
     assert len(np.unique(np.asarray(batch.action))) > 1
@@ -79,8 +80,8 @@ def test_the_loss_by_hand(learner, batch):
     """VDN: r + 0.99 sum_i Q_i(best) against sum_i Q_i(chosen), step by step."""
     model = simple(learner.model)
     other = simple(begin(ENV, 2, TINY, jax.random.key(9)).model)
-    q = np.asarray(watch(model.agents, observe(ENV, batch)))
-    q_target = np.asarray(watch(other.agents, observe(ENV, batch)))
+    q, q_target = watch(model.agents, other.agents, observe(ENV, batch))
+    q, q_target = np.asarray(q), np.asarray(q_target)
     total, count = 0.0, 0
     for b in range(16):
         for t in range(8):

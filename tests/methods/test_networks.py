@@ -1,3 +1,5 @@
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -6,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastap.methods.networks import GRU, Linear, Monotone, Sum, Values
+from fastap.methods.networks import GRU, Linear, Monotone, Sum, gates, recur
 
 SEEDS = st.integers(0, 2**31 - 1)
 MIXER = jax.jit(lambda m, q, s: m(q, s))
@@ -51,14 +53,32 @@ def test_the_gru_is_equinoxs(key):
     assert np.allclose(ours.step(memory, ours.prepare(x)), expected, atol=1e-6)
 
 
-def test_unrolling_is_stepping(key):
-    net = Values(6, 8, 3, key)
-    xs = jax.random.normal(key, (12, 6))
-    memory, rows = net.start(), []
-    for x in xs:
-        memory, values = net(memory, x)
-        rows.append(values)
-    assert np.allclose(net.unroll(xs), jnp.stack(rows), atol=1e-6)
+def stepwise(weight, bias, prepared):
+    """What `recur` computes, as the obvious loop."""
+    cell = jax.vmap(lambda w, b, h, p: h @ w + jnp.broadcast_to(b, p.shape))
+    memory = jnp.zeros((*prepared.shape[1:3], weight.shape[1]))
+    rows = []
+    for new in prepared:
+        old = cell(weight, bias, memory, new)
+        memory = gates(memory, jnp.split(new, 3, axis=-1), old)[0]
+        rows.append(memory)
+    return jnp.stack(rows)
+
+
+def test_unrolling_is_stepping_and_so_are_its_gradients(key):
+    """The hand-written backward pass, and none for the frozen ones."""
+    keys = jax.random.split(key, 4)
+    draw = lambda k, *shape: jax.random.normal(k, shape)
+    args = (draw(keys[0], 3, 4, 12), draw(keys[1], 3, 12), draw(keys[2], 5, 3, 2, 12))
+    assert np.allclose(recur(2, *args), stepwise(*args), atol=1e-6)
+    weigh = draw(keys[3], 5, 3, 2, 4)
+    slopes = lambda f: jax.grad(lambda *x: jnp.sum(weigh * f(*x)), (0, 1, 2))(*args)
+    ours, theirs = slopes(functools.partial(recur, 2)), slopes(stepwise)
+    for i, axis in enumerate((0, 0, 1)):
+        mine, plain = np.moveaxis(ours[i], axis, 0), np.moveaxis(theirs[i], axis, 0)
+        assert np.allclose(mine[:2], plain[:2], atol=1e-5)
+        assert np.abs(plain[2]).max() > 1e-3
+        assert np.all(mine[2] == 0)
 
 
 @given(SEEDS)

@@ -11,10 +11,12 @@ import pytest
 from fastap.envs.foraging import Foraging
 from fastap.experiments.learnability import Trial, measure
 from fastap.methods.learner import Learning
-from fastap.teammates.grow import Growth, improve, judge, self_play, start
+from fastap.methods.practice import Drill, Practice
+from fastap.teammates.conventions import no_conventions
+from fastap.teammates.grow import Lesson, judge, lesson, self_play
 
 ENV = Foraging(horizon=6)
-TINY = Growth(
+TINY = Practice(
     steps=6 * 4 * 10,
     episodes=4,
     updates=2,
@@ -22,15 +24,17 @@ TINY = Growth(
     capacity=16,
     learning=Learning(hidden=8, embed=4),
 )
-RATES = jnp.array([1e-3, 1e-3])
+DRILL = Drill(ENV, 4, TINY, functools.partial(lesson, ENV))
+LESSONS = Lesson(jnp.array([0.5, 0.5]), no_conventions(2))
 
 
 @pytest.fixture(scope="module")
 def grown():
     keys = jax.vmap(jax.random.key)(jnp.array([0, 1]))
-    runs = jax.jit(jax.vmap(functools.partial(start, ENV, TINY)))(keys)
-    train = jax.jit(functools.partial(improve, ENV, TINY))
-    return runs, train(runs, RATES, jnp.arange(10)), train
+    rates = jnp.array([1e-3, 1e-3])
+    runs = jax.jit(jax.vmap(DRILL.start))(LESSONS, rates, keys)
+    train = jax.jit(DRILL.improve)
+    return runs, train(runs, jnp.arange(10)), train
 
 
 def test_all_runs_learn_side_by_side(grown):
@@ -44,8 +48,8 @@ def test_all_runs_learn_side_by_side(grown):
 
 def test_the_same_run_gives_the_same_numbers_in_two_pieces(grown):
     runs, (after, _), train = grown
-    half, _ = train(runs, RATES, jnp.arange(5))
-    whole, _ = train(half, RATES, jnp.arange(5, 10))
+    half, _ = train(runs, jnp.arange(5))
+    whole, _ = train(half, jnp.arange(5, 10))
     assert np.array_equal(
         after.learner.model.agents.leave.weight, whole.learner.model.agents.leave.weight
     )
@@ -56,13 +60,13 @@ def test_absences_begin_when_they_should(grown):
     present = np.asarray(after.memory.present)  # the last 16 episodes of 40
     assert not present[:, :, :, 3].all() and present[:, :, :, :3].all()
     runs = grown[0]
-    early, _ = train(runs, RATES, jnp.arange(4))
+    early, _ = train(runs, jnp.arange(4))
     assert np.asarray(early.memory.present).all()
 
 
 def test_exploring_fades():
-    growth = dataclasses.replace(TINY, episodes=32, updates=8)
-    epsilon = lambda now: float(growth.epsilon(jnp.array(now), 25))
+    practice = dataclasses.replace(TINY, episodes=32, updates=8)
+    epsilon = lambda now: float(practice.epsilon(jnp.array(now), 25))
     rounds = max(50_000 / 800, 2_500 / 8)
     assert epsilon(0) == 1.0
     assert epsilon(int(rounds / 2)) == pytest.approx(0.525, abs=0.01)

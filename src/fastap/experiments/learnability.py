@@ -12,23 +12,28 @@ import numpy as np
 
 from fastap.envs import make
 from fastap.methods.learner import Learning
-from fastap.teammates.grow import Growth, improve, judge, start
+from fastap.methods.practice import Drill, Practice
+from fastap.teammates.conventions import no_conventions
+from fastap.teammates.grow import Lesson, judge, lesson
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One row of the table: an environment, a way to grow, some learning rates."""
+    """One row of the table: an environment, a way to practise, some learning rates."""
 
     name: str
     env: dict[str, Any]
-    growth: Growth
+    practice: Practice
     rates: tuple[float, ...] = (5e-4,)
+    absences: float = 0.5  # the share of training with everybody there
     seeds: int = 3
 
 
-BASE = Growth()
+LONG = Practice()
+BASE = dataclasses.replace(LONG, steps=4_000_000)
 TRIALS = (
-    Trial("base", {}, BASE, (5e-4, 1e-3, 2e-3)),
+    Trial("base, 8 M steps", {}, LONG, (5e-4, 1e-3, 2e-3)),
+    Trial("base", {}, BASE),
     Trial("raw observations", {"encoding": "raw"}, BASE),
     Trial("state of observations", {"state": "observations"}, BASE),
     Trial(
@@ -37,8 +42,8 @@ TRIALS = (
     Trial("1 update a round", {}, dataclasses.replace(BASE, updates=1)),
     Trial("2 updates a round", {}, dataclasses.replace(BASE, updates=2)),
     Trial("16 updates a round", {}, dataclasses.replace(BASE, updates=16)),
-    Trial("absences from the start", {}, dataclasses.replace(BASE, absences=0.0)),
-    Trial("absences in the last third", {}, dataclasses.replace(BASE, absences=2 / 3)),
+    Trial("absences from the start", {}, BASE, absences=0.0),
+    Trial("absences in the last third", {}, BASE, absences=2 / 3),
     Trial("sight 2", {"sight": 2}, BASE),
     Trial("sight 6", {"sight": 6}, BASE),
     Trial(
@@ -66,15 +71,16 @@ class Point:
 def measure(trial: Trial, points: int, episodes: int = 500) -> Iterator[Point]:
     """Grow all runs of a trial together and judge them as they go."""
     env = make("lbf", **trial.env)
-    spec, growth = env.spec, trial.growth
+    spec, practice = env.spec, trial.practice
     rates = jnp.repeat(jnp.array(trial.rates), trial.seeds)
     seeds = jnp.tile(jnp.arange(trial.seeds), len(trial.rates))
-    begin = jax.jit(jax.vmap(functools.partial(start, env, growth)))
-    runs = begin(jax.vmap(jax.random.key)(seeds))
-    chunk = max(1, growth.rounds(spec.horizon) // points)
+    drill = Drill(env, spec.slots, practice, functools.partial(lesson, env))
+    tasks = Lesson(jnp.full(len(rates), trial.absences), no_conventions(len(rates)))
+    keys = jax.vmap(jax.random.key)(seeds)
+    runs = jax.jit(jax.vmap(drill.start))(tasks, rates, keys)
+    chunk = max(1, practice.rounds(spec.horizon) // points)
     rounds = jnp.arange(chunk)
-    train = jax.jit(functools.partial(improve, env, growth), donate_argnums=0)
-    train = train.lower(runs, rates, rounds).compile()
+    train = jax.jit(drill.improve, donate_argnums=0).lower(runs, rounds).compile()
     test = jax.jit(
         jax.vmap(functools.partial(judge, env), in_axes=(0, None, None)),
     )
@@ -82,10 +88,10 @@ def measure(trial: Trial, points: int, episodes: int = 500) -> Iterator[Point]:
     seconds = 0.0
     for point in range(1, points + 1):
         clock = time.perf_counter()
-        runs, _ = jax.block_until_ready(train(runs, rates, rounds))
+        runs, _ = jax.block_until_ready(train(runs, rounds))
         seconds += time.perf_counter() - clock
         rounds = rounds + chunk
-        steps = point * chunk * growth.episodes * spec.horizon
+        steps = point * chunk * practice.episodes * spec.horizon
         for size in range(spec.least, spec.mates + 1):
             scores = test(runs.learner.model.agents, jnp.array(size), keys)
             for rate, seed, score in zip(rates, seeds, np.asarray(scores), strict=True):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from fastap.methods.networks import AbstractMixer, Monotone, Sum, Values
+from fastap.methods.networks import AbstractMixer, Monotone, Sum, Values, recur
 from fastap.methods.replay import Experience
 from fastap.problem.rollout import AbstractPolicy, Glance
 from fastap.problem.spec import Env
@@ -123,7 +123,7 @@ def loss(
     The next action is the online network's choice, its value the target's.
     """
     inputs = observe(env, batch)
-    values, ahead = watch(model.agents, inputs), watch(target.agents, inputs)
+    values, ahead = watch(model.agents, target.agents, inputs)
     action = batch.action.astype(int)
     chosen = pick(values[:, :-1], action)
     greedy = jnp.argmax(jnp.where(batch.available, values, -jnp.inf), axis=-1)
@@ -137,16 +137,31 @@ def loss(
     return jnp.sum(error * batch.valid) / jnp.maximum(batch.valid.sum(), 1)
 
 
-def observe(env: Env, batch: Experience) -> Float[Array, "B T1 n I"]:
+def observe(env: Env, batch: Experience) -> Float[Array, "T1 n B I"]:
     """Make network inputs: what each agent saw, and what it did before."""
-    last = jax.nn.one_hot(batch.last, env.spec.actions)
-    return jnp.concatenate([env.encode(batch.observation), last], axis=-1)
+    seen = jnp.transpose(batch.observation, (1, 2, 0, 3))
+    last = jnp.transpose(batch.last, (1, 2, 0))
+    before = jax.nn.one_hot(last, env.spec.actions)
+    return jnp.concatenate([env.encode(seen), before], axis=-1)
 
 
-def watch(agents: Values, inputs: Float[Array, "B T1 n I"]) -> Float[Array, "B T1 n A"]:
-    """Unroll every agent over every episode."""
-    each = jax.vmap(lambda net, xs: net.unroll(xs), in_axes=(0, 1), out_axes=1)
-    return jax.vmap(each, in_axes=(None, 0))(agents, inputs)
+def watch(
+    agents: Values, frozen: Values, xs: Float[Array, "T1 n B I"]
+) -> tuple[Float[Array, "B T1 n A"], Float[Array, "B T1 n A"]]:
+    """Unroll every agent, and its frozen double, over every episode.
+
+    Only the agents get gradients.
+    """
+    each = lambda f: jax.vmap(f, in_axes=(0, 1), out_axes=1)
+    teams = (agents, jax.lax.stop_gradient(frozen))
+    join = lambda xs, axis: jnp.concatenate(list(xs), axis=axis)
+    prepared = join((each(Values.prepare)(team, xs) for team in teams), 1)
+    weight = join((team.gru.memory.weight for team in teams), 0)
+    bias = join((team.gru.memory.bias for team in teams), 0)
+    memories = jnp.split(recur(xs.shape[1], weight, bias, prepared), 2, axis=1)
+    value = each(lambda net, memory: net.leave(memory))
+    back = lambda x: jnp.transpose(x, (2, 0, 1, 3))
+    return back(value(agents, memories[0])), back(value(teams[1], memories[1]))
 
 
 def pick(values: Float[Array, "*n A"], action: Int[Array, "*n"]) -> Float[Array, "*n"]:
@@ -158,7 +173,7 @@ class Actor(AbstractPolicy):
     """The learnt agents at work, exploring with probability epsilon."""
 
     env: Env
-    agents: Values  # one per slot, stacked
+    agents: Values  # one for each of its slots, stacked
     epsilon: Float[Array, ""]
     groups: int = eqx.field(static=True, default=1)
 
@@ -170,12 +185,9 @@ class Actor(AbstractPolicy):
         self, memory: Float[Array, "P H"], glance: Glance, key: PRNGKeyArray
     ) -> tuple[Float[Array, "P H"], Int[Array, " P"]]:
         """Value the available actions and take the best, or any."""
-        first = glance.slot[0]
-        own = lambda x: jax.lax.dynamic_slice_in_dim(x, first, len(glance.slot))
-        agents = jax.tree.map(own, self.agents)
         last = jax.nn.one_hot(glance.last, glance.available.shape[1])
         seen = jnp.concatenate([self.env.encode(glance.observation), last], axis=1)
-        memory, values = jax.vmap(lambda net, *x: net(*x))(agents, memory, seen)
+        memory, values = jax.vmap(lambda net, *x: net(*x))(self.agents, memory, seen)
         return memory, explore(values, glance.available, self.epsilon, key)
 
 

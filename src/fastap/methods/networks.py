@@ -2,6 +2,7 @@
 
 import abc
 import functools
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -48,7 +49,8 @@ class GRU(eqx.Module):
     """A gated recurrent unit, cut where its memory comes in.
 
     What depends on the inputs alone (`prepare`) can so be computed for a whole
-    episode at once; `step` is all that a scan must do in order.
+    episode at once; `step` is all that must be done in order, one moment at a
+    time when acting, in the scan of `recur` when learning.
     """
 
     inputs: Linear  # reset, update and candidate gates, side by side
@@ -72,12 +74,79 @@ class GRU(eqx.Module):
         self, memory: Float[Array, "*n H"], prepared: Float[Array, "*n G"]
     ) -> Float[Array, "*n H"]:
         """Take one step from memory to memory."""
-        new = jnp.split(prepared, 3, axis=-1)
-        old = jnp.split(self.memory(memory), 3, axis=-1)
-        reset = jax.nn.sigmoid(new[0] + old[0])
-        update = jax.nn.sigmoid(new[1] + old[1])
-        fresh = jnp.tanh(new[2] + reset * old[2])
-        return (1 - update) * fresh + update * memory
+        return gates(memory, jnp.split(prepared, 3, axis=-1), self.memory(memory))[0]
+
+
+def gates(memory: Array, new: Sequence[Array], old: Array) -> tuple[Array, ...]:
+    """Join what is new and what is remembered; return the next memory first."""
+    to_reset, to_update, past = jnp.split(old, 3, axis=-1)
+    reset = jax.nn.sigmoid(new[0] + to_reset)
+    update = jax.nn.sigmoid(new[1] + to_update)
+    fresh = jnp.tanh(new[2] + reset * past)
+    return (1 - update) * fresh + update * memory, reset, update, past, fresh
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def recur(
+    learning: int,
+    weight: Float[Array, "m H G"],
+    bias: Float[Array, "m G"],
+    prepared: Float[Array, "T m B G"],
+) -> Float[Array, "T m B H"]:
+    """Run m GRUs side by side over whole episodes, from empty memories.
+
+    Only the first `learning` of them get gradients. The others are targets:
+    they share the scan forwards and are left out of the one backwards, which
+    leaves the gradient of the weights to a single product at its end.
+    """
+    return _forwards(learning, weight, bias, prepared)[0]
+
+
+def _forwards(learning, weight, bias, prepared):
+    # Gates are cut apart before the scan: XLA does not vectorise slices inside.
+    new = jnp.split(prepared, 3, axis=-1)
+    shape = (*prepared.shape[1:3], weight.shape[1])
+    wide = jnp.broadcast_to(bias[:, None], (*shape[:2], bias.shape[1]))
+
+    def step(memory, new):
+        steps = gates(memory, new, memory @ weight + wide)
+        return steps[0], (steps[0], tuple(x[:learning] for x in steps))
+
+    _, (memories, kept) = jax.lax.scan(step, jnp.zeros(shape), new, unroll=unroll())
+    return memories, (weight, kept)
+
+
+def _backwards(learning, saved, slope):
+    weight, (memories, *_) = saved
+    before = jnp.concatenate([jnp.zeros_like(memories[:1]), memories[:-1]])
+    back = weight[:learning].swapaxes(1, 2)
+
+    def step(later, now):
+        slope, before, (_, reset, update, past, fresh) = now
+        slope = slope + later
+        d_fresh = slope * (1 - update) * (1 - fresh**2)
+        d_update = slope * (before - fresh) * update * (1 - update)
+        d_reset = d_fresh * past * reset * (1 - reset)
+        old = jnp.concatenate([d_reset, d_update, d_fresh * reset], axis=-1)
+        return slope * update + old @ back, (old, d_fresh)
+
+    rows = (slope[:, :learning], before, saved[1])
+    start = jnp.zeros_like(memories[0])
+    _, (old, d_fresh) = jax.lax.scan(step, start, rows, reverse=True, unroll=unroll())
+    new = jnp.concatenate([old[..., : -d_fresh.shape[-1]], d_fresh], axis=-1)
+    flat = lambda x: x.swapaxes(0, 1).reshape(learning, -1, x.shape[-1])
+    d_weight = flat(before).swapaxes(1, 2) @ flat(old)
+    rest = len(weight) - learning
+    pad = lambda x, axis: jnp.pad(x, [(0, rest * (i == axis)) for i in range(x.ndim)])
+    return pad(d_weight, 0), pad(old.sum((0, 2)), 0), pad(new, 1)
+
+
+recur.defvjp(_forwards, _backwards)
+
+
+def unroll() -> bool:
+    """Say whether to unroll recurrent scans: on a GPU every turn costs a launch."""
+    return jax.default_backend() == "gpu"
 
 
 class Values(eqx.Module):
@@ -97,29 +166,16 @@ class Values(eqx.Module):
         """Return an empty memory."""
         return jnp.zeros(self.gru.width)
 
+    def prepare(self, x: Float[Array, "*n I"]) -> Float[Array, "*n G"]:
+        """Compute all that does not depend on the memory."""
+        return self.gru.prepare(jax.nn.relu(self.enter(x)))
+
     def __call__(
         self, memory: Float[Array, " H"], x: Float[Array, " I"]
     ) -> tuple[Float[Array, " H"], Float[Array, " A"]]:
         """Look once: remember, and value every action."""
-        memory = self.gru.step(memory, self.gru.prepare(self._enter(x)))
+        memory = self.gru.step(memory, self.prepare(x))
         return memory, self.leave(memory)
-
-    def unroll(self, xs: Float[Array, "T I"]) -> Float[Array, "T A"]:
-        """Value every action of a whole episode, from an empty memory."""
-        prepared = self.gru.prepare(self._enter(xs))
-
-        def step(memory, now):
-            memory = self.gru.step(memory, now)
-            return memory, memory
-
-        _, memories = jax.lax.scan(step, self.start(), prepared, unroll=UNROLL)
-        return self.leave(memories)
-
-    def _enter(self, x: Float[Array, "*n I"]) -> Float[Array, "*n H"]:
-        return jax.nn.relu(self.enter(x))
-
-
-UNROLL = 1  # steps of a recurrent scan that are compiled together
 
 
 class AbstractMixer(eqx.Module):
@@ -143,25 +199,32 @@ class Sum(AbstractMixer):
 class Monotone(AbstractMixer):
     """QMIX: a small network whose positive weights come from the state."""
 
-    first: MLP
-    first_bias: Linear
-    last: MLP
-    last_bias: MLP
+    enter: Linear  # the first layers of all that the state decides, side by side
+    first: Linear
+    last: Linear
+    last_bias: Linear
     width: int = eqx.field(static=True)
 
     def __init__(self, agents: int, state: int, width: int, key: PRNGKeyArray):
         keys = jax.random.split(key, 4)
-        hidden = 2 * width
-        self.first = MLP(state, hidden, agents * width, keys[0])
-        self.first_bias = Linear(state, width, keys[1])
-        self.last = MLP(state, hidden, width, keys[2])
-        self.last_bias = MLP(state, width, 1, keys[3])
+        self.enter = Linear(state, 6 * width, keys[0])
+        self.first = Linear(2 * width, agents * width, keys[1])
+        self.last = Linear(2 * width, width, keys[2])
+        self.last_bias = Linear(width, 1, keys[3])
         self.width = width
 
     def __call__(
         self, values: Float[Array, " n"], state: Float[Array, " S"]
     ) -> Float[Array, ""]:
         """Mix the chosen values."""
-        weight = jnp.abs(self.first(state)).reshape(-1, self.width)
-        hidden = jax.nn.elu(values @ weight + self.first_bias(state))
-        return hidden @ jnp.abs(self.last(state)) + self.last_bias(state)[0]
+        entered = self.enter(state)
+        rectified = jax.nn.relu(entered[: 5 * self.width])
+        to_first, to_last, to_bias = jnp.split(
+            rectified, [2 * self.width, 4 * self.width]
+        )
+        first = jnp.abs(self.first(to_first)).reshape(-1, self.width)
+        # Sums, not products of tiny matrices, which a CPU does one by one.
+        mixed = jnp.sum(values[:, None] * first, axis=0)
+        hidden = jax.nn.elu(mixed + entered[5 * self.width :])
+        last = jnp.abs(self.last(to_last))
+        return jnp.sum(hidden * last) + self.last_bias(to_bias)[0]

@@ -1,0 +1,96 @@
+"""Loops of play and learning per second, for one run and for many at once."""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+
+from fastap.benchmarks.environments import Row
+from fastap.envs import make
+from fastap.methods import replay
+from fastap.methods.learner import Actor, Learning, begin, update
+from fastap.methods.networks import Values
+from fastap.methods.practice import Drill, Moment, Practice, Run
+from fastap.problem.episode import Episode
+from fastap.problem.rollout import Players, play
+from fastap.problem.schedule import Change
+from fastap.problem.spec import Env
+from fastap.teammates.conventions import no_conventions
+from fastap.teammates.grow import Lesson, lesson, seats
+
+LOOP = Practice(episodes=8, updates=1, capacity=4992)
+
+
+def measure(name: str, runs: tuple[int, ...], seconds: float) -> Iterator[Row]:
+    """Time a loop (8 new episodes, then one gradient step) and its gradient step."""
+    env = make(name)
+    for agents in (env.spec.controlled, env.spec.slots):
+        for count in runs:
+            yield from time_loop(env, agents, count, seconds)
+
+
+def time_loop(env: Env, agents: int, runs: int, seconds: float) -> Iterator[Row]:
+    """Time some runs side by side: as the learners of a team, or all of a team."""
+    tasks = Lesson(jnp.ones(runs), no_conventions(runs))
+    drill = Drill(env, agents, LOOP, functools.partial(lesson, env))
+    if agents < env.spec.slots:
+        mates = begin(env, env.spec.slots, Learning(), jax.random.key(1)).model.agents
+        others = seats(mates, slice(agents, None))
+        drill = dataclasses.replace(drill, play=functools.partial(beside, env, others))
+    keys = jax.random.split(jax.random.key(0), runs)
+    rates = jnp.full(runs, 5e-4)
+    state = jax.jit(jax.vmap(drill.start))(tasks, rates, keys)
+    method = f"qmix, {agents} learn"
+    rounds = jnp.arange(50)
+    clock = time.perf_counter()
+    loop = jax.jit(drill.improve, donate_argnums=0).lower(state, rounds).compile()
+    took = time.perf_counter() - clock
+    state, rate = spin(lambda s: loop(s, rounds)[0], state, 50 * runs, seconds)
+    row = Row(env.spec.name, runs, rate, 0.0, took, kind="loop", method=method)
+    yield dataclasses.replace(row, unit="loops/s")
+
+    def learn(state, key):
+        def one(run, key):
+            batch = replay.sample(run.memory, jnp.array(4992), LOOP.batch, key)
+            after, _ = update(env, LOOP.learning, run.learner, batch, run.rate)
+            return dataclasses.replace(run, learner=after)
+
+        return jax.vmap(one)(state, jax.random.split(key, runs)), None
+
+    steps = jax.random.split(jax.random.key(2), 50)
+    only = lambda state: jax.lax.scan(learn, state, steps)[0]
+    clock = time.perf_counter()
+    program = jax.jit(only, donate_argnums=0).lower(state).compile()
+    took = time.perf_counter() - clock
+    _, rate = spin(program, state, 50 * runs, seconds)
+    row = Row(env.spec.name, runs, rate, 0.0, took, kind="update", method=method)
+    yield dataclasses.replace(row, unit="gradient steps/s")
+
+
+def beside(
+    env: Env, mates: Values, task: Lesson, agents: Values, now: Moment, key: jax.Array
+) -> Episode:
+    """Play beside a team that does not learn."""
+    del task
+    spec = env.spec
+    first = Actor(env=env, agents=agents, epsilon=now.epsilon)
+    rest = Actor(env=env, agents=mates, epsilon=jnp.float32(0))
+    sizes = jnp.array([spec.mates])
+    k_draw, k_play = jax.random.split(key)
+    schedule = Change().draw(sizes, jnp.ones(1, bool), spec.horizon, k_draw)
+    return play(env, Players(first, rest), schedule, k_play)
+
+
+def spin(
+    program: Callable[[Run], Run], state: Run, work: int, seconds: float
+) -> tuple[Run, float]:
+    """Repeat a program for a while, after a first time; return its rate too."""
+    state = jax.block_until_ready(program(state))
+    clock, done = time.perf_counter(), 0
+    while time.perf_counter() - clock < seconds:
+        state = jax.block_until_ready(program(state))
+        done += work
+    return state, done / (time.perf_counter() - clock)

@@ -1,0 +1,108 @@
+"""Practice: play some episodes, remember them, learn from remembered ones; repeat."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+
+from fastap.methods import replay
+from fastap.methods.learner import Learner, Learning, begin, update
+from fastap.methods.networks import Values
+from fastap.methods.replay import Experience
+from fastap.problem.episode import Episode
+from fastap.problem.spec import Env
+
+
+@dataclasses.dataclass(frozen=True)
+class Practice:
+    """How long agents learn, and from how much play."""
+
+    steps: int = 8_000_000  # joint steps of play
+    episodes: int = 32  # played at once, in every round
+    updates: int = 8  # gradient steps in every round
+    batch: int = 32  # episodes of a gradient step
+    capacity: int = 4992  # episodes remembered
+    learning: Learning = dataclasses.field(default_factory=Learning)
+
+    def rounds(self, horizon: int) -> int:
+        """Count the rounds of play and learning."""
+        return max(1, self.steps // (self.episodes * horizon))
+
+    def epsilon(self, now: Int[Array, ""], horizon: int) -> Float[Array, ""]:
+        """Explore less and less, over 50,000 steps or 2,500 updates."""
+        play, learn = 50_000 / (self.episodes * horizon), 2_500 / self.updates
+        return jnp.maximum(0.05, 1.0 - 0.95 * now / max(play, learn))
+
+
+class Moment(eqx.Module):
+    """Where in its training a run is when it plays an episode."""
+
+    epsilon: Float[Array, ""]
+    progress: Float[Array, ""]  # from 0 to 1
+
+
+class Run(eqx.Module):
+    """Some agents on their way, and a task of their own to practise."""
+
+    learner: Learner
+    memory: Experience
+    key: Key[Array, "*R"]
+    task: Any  # arrays; what `Play` makes of them is its own affair
+    rate: Float[Array, "*R"]
+
+
+Play = Callable[[Any, Values, Moment, PRNGKeyArray], Episode]  # the task comes first
+
+
+@dataclasses.dataclass(frozen=True)
+class Drill:
+    """All that many runs have in common: a game, and a way to practise it."""
+
+    env: Env
+    agents: int  # how many learn, in the first slots
+    practice: Practice
+    play: Play
+
+    def start(self, task: Any, rate: Float[Array, ""], key: PRNGKeyArray) -> Run:
+        """Begin a run with untrained agents and an empty memory."""
+        k_learner, k_run = jax.random.split(key)
+        learner = begin(self.env, self.agents, self.practice.learning, k_learner)
+        now = Moment(jnp.float32(1), jnp.float32(0))
+
+        def one(key):
+            episode = self.play(task, learner.model.agents, now, key)
+            return replay.keep(episode, self.agents)
+
+        memory = replay.empty(jax.eval_shape(one, key), self.practice.capacity)
+        return Run(learner, memory, k_run, task, rate)
+
+    def improve(
+        self, runs: Run, rounds: Int[Array, " C"]
+    ) -> tuple[Run, Float[Array, "C R"]]:
+        """Let all runs play and learn for these rounds; return what they earned."""
+        return jax.lax.scan(jax.vmap(self.round, (0, None)), runs, rounds)
+
+    def round(self, run: Run, now: Int[Array, ""]) -> tuple[Run, Float[Array, ""]]:
+        """Play some episodes, remember them, and learn from remembered ones."""
+        practice, horizon = self.practice, self.env.spec.horizon
+        key, k_play, k_learn = jax.random.split(run.key, 3)
+        progress = now / practice.rounds(horizon)
+        moment = Moment(practice.epsilon(now, horizon), progress.astype(jnp.float32))
+        one = lambda key: self.play(run.task, run.learner.model.agents, moment, key)
+        episodes = jax.vmap(one)(jax.random.split(k_play, practice.episodes))
+        fresh = replay.keep(episodes, self.agents)
+        memory = replay.add(run.memory, fresh, now * practice.episodes)
+
+        def learn(learner, k):
+            written = (now + 1) * practice.episodes
+            batch = replay.sample(memory, written, practice.batch, k)
+            after, _ = update(self.env, practice.learning, learner, batch, run.rate)
+            return after, None
+
+        steps = jax.random.split(k_learn, practice.updates)
+        learner, _ = jax.lax.scan(learn, run.learner, steps)
+        return Run(learner, memory, key, run.task, run.rate), episodes.total.mean()
