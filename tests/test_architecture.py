@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src" / "fastap").rglob("*.py"))
 LAYERS = (
     *("problem", "envs", "methods", "teammates", "evaluation", "training"),
-    *("experiments", "report", "deploy", "benchmarks", "cli", "__main__"),
+    *("experiments", "report", "deploy", "benchmarks", "commands", "cli", "__main__"),
 )
 
 

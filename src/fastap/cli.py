@@ -13,6 +13,8 @@ from jax.errors import JaxRuntimeError
 from rich.console import Console
 from rich.table import Table
 
+from fastap.commands.edge import check_range, prepare, some
+from fastap.commands.zoo import Zoo
 from fastap.envs import ENVIRONMENTS
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
@@ -146,6 +148,7 @@ class Reproduce:
 
 Command = Annotated[
     Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
+    | Annotated[Zoo, tyro.conf.subcommand("zoo")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")],
     tyro.conf.OmitSubcommandPrefixes,
@@ -171,28 +174,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("fastap: stopped; every file it has written is whole.", file=sys.stderr)
         raise SystemExit(130) from None
-
-
-def check_range(option: str, value: float, low: float, high: float) -> None:
-    """Refuse a number outside its bounds, and what is no number."""
-    if not low <= value <= high:
-        raise Mistake(f"{option} must be at least {low} and at most {high}.")
-
-
-def some(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse an empty list of environments."""
-    if not names:
-        raise Mistake(f"--env needs a name: {', '.join(ENVIRONMENTS)}.")
-    return names
-
-
-def prepare(out: Path, force: bool) -> None:
-    """Make an output folder, never touching what is there without `--force`."""
-    try:
-        if out.exists() and not out.is_dir():
-            raise Mistake(f"{out} is a file; name a folder with --out.")
-        if out.is_dir() and any(out.iterdir()) and not force:
-            raise Mistake(f"{out} is not empty; name another --out or add --force.")
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Mistake(f"Could not use {out}: {error.strerror}.") from error

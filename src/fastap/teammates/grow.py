@@ -1,6 +1,9 @@
-"""Growing a team: all N agents learn together in self-play, many runs at once."""
+"""Growing teams: all N agents learn together in self-play, many runs at once."""
 
+import dataclasses
 import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -10,12 +13,18 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from fastap.methods.learner import Actor
 from fastap.methods.networks import Values
-from fastap.methods.practice import Moment
+from fastap.methods.practice import Drill, Moment, Practice, Run
 from fastap.problem.episode import Episode
 from fastap.problem.rollout import Players, play
 from fastap.problem.schedule import Schedule
 from fastap.problem.spec import Env
 from fastap.teammates.conventions import Convention, teach
+
+Pool = Literal["train", "validation", "held-out"]
+Skill = Literal["full", "half"]
+HALF = 0.55  # of its trunk's last score, at which a half-skilled team stays
+PIECES, PARTING = 20, 14  # training is cut into pieces; members part after some
+JUDGED = 200  # episodes after every piece
 
 
 class Lesson(eqx.Module):
@@ -64,3 +73,123 @@ def judge(
     """Return what a team earns with itself, without exploring."""
     greedy = functools.partial(self_play, env, agents, jnp.float32(0), size)
     return jax.vmap(greedy)(keys).total.mean()
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """One group to be: how many of its networks are teammates, and how skilled."""
+
+    size: int
+    skill: Skill = "full"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trunk:
+    """One run from which the members of a type branch."""
+
+    type: str
+    pool: Pool
+    corner: int  # of the convention; -1 for none
+    side: int
+    seed: int
+    members: tuple[Member, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A grown team, and where it comes from."""
+
+    trunk: Trunk
+    member: Member
+    agents: Values
+    steps: int  # of self-play that it has learnt from
+
+
+@dataclasses.dataclass(frozen=True)
+class Grown:
+    """All runs after some pieces of training."""
+
+    pieces: int
+    runs: Run
+    agents: Values  # on the host
+    scores: Float[np.ndarray, " R"]  # with everybody there
+
+
+Tell = Callable[[Grown], None]
+
+
+def grow(
+    env: Env,
+    trunks: Sequence[Trunk],
+    practice: Practice,
+    rate: float = 5e-4,
+    tell: Tell = lambda grown: None,
+) -> list[Group]:
+    """Grow all groups together: first the trunks, then the branches.
+
+    A trunk always has everybody there; absences begin where members part. A
+    half-skilled member is its trunk when that had learnt about half.
+    """
+    drill = Drill(env, env.spec.slots, practice, functools.partial(lesson, env))
+    past = list(_train(drill, _plant(drill, trunks, rate), (0, PARTING), tell))
+    full = [
+        (i, j)
+        for i, trunk in enumerate(trunks)
+        for j, member in enumerate(trunk.members)
+        if member.skill == "full"
+    ]
+    branches = _part(past[-1].runs, np.array(full))
+    *_, last = _train(drill, branches, (PARTING, PIECES), tell)
+    steps = _piece(drill) * practice.episodes * env.spec.horizon
+    groups = []
+    for i, trunk in enumerate(trunks):
+        for j, member in enumerate(trunk.members):
+            when, at = (last, full.index((i, j))) if (i, j) in full else (None, i)
+            when = when or halfway(past, i)
+            agents = jax.tree.map(lambda x, at=at: x[at], when.agents)
+            groups.append(Group(trunk, member, agents, steps * when.pieces))
+    return groups
+
+
+def halfway(past: Sequence[Grown], run: int) -> Grown:
+    """Find when a run had first learnt about half of what it knew at the end."""
+    goal = HALF * past[-1].scores[run]
+    return next(grown for grown in past if grown.scores[run] >= goal)
+
+
+def _plant(drill: Drill, trunks: Sequence[Trunk], rate: float) -> Run:
+    column = lambda name: jnp.array([getattr(trunk, name) for trunk in trunks])
+    count = len(trunks)
+    convention = Convention(column("corner"), column("side"))
+    task = Lesson(jnp.full(count, PARTING / PIECES), convention)
+    keys = jax.vmap(jax.random.key)(column("seed"))
+    return jax.jit(jax.vmap(drill.start))(task, jnp.full(count, rate), keys)
+
+
+def _part(runs: Run, members: Int[np.ndarray, "M 2"]) -> Run:
+    """Let members go on from their trunks, each with chance of its own."""
+    branches = jax.tree.map(lambda x: x[members[:, 0]], runs)
+    keys = jax.vmap(jax.random.fold_in)(branches.key, jnp.asarray(members[:, 1]))
+    return dataclasses.replace(branches, key=keys)
+
+
+def _piece(drill: Drill) -> int:
+    """Count the rounds of a piece of training."""
+    return max(1, drill.practice.rounds(drill.env.spec.horizon) // PIECES)
+
+
+def _train(
+    drill: Drill, runs: Run, span: tuple[int, int], tell: Tell
+) -> Iterator[Grown]:
+    """Train all runs piece by piece, and judge them after each."""
+    env, rounds = drill.env, jnp.arange(_piece(drill))
+    improve = jax.jit(drill.improve, donate_argnums=0)
+    test = jax.jit(jax.vmap(functools.partial(judge, env), in_axes=(0, None, None)))
+    keys = jax.random.split(jax.random.key(0), JUDGED)
+    for piece in range(*span):
+        runs, _ = improve(runs, rounds + piece * len(rounds))
+        agents = runs.learner.model.agents
+        scores = np.asarray(test(agents, jnp.array(env.spec.mates), keys))
+        grown = Grown(piece + 1, runs, jax.tree.map(np.array, agents), scores)
+        tell(grown)
+        yield grown

@@ -116,8 +116,11 @@ class Planner(AbstractScript):
         return self.plan(glance.world)[glance.slot]
 
     def plan(self, board: Board) -> Int[Array, " N"]:
-        """Choose a food, give each agent a side of it, and lead them there."""
-        food = self._nearest_food(board)
+        """Go for the nearest food."""
+        return self.lead(board, self._nearest_food(board))
+
+    def lead(self, board: Board, food: Int[Array, " 2"]) -> Int[Array, " N"]:
+        """Give each agent a side of a food, and lead them there."""
         sides = food[None] + jnp.asarray(STEPS[1:])
         gap = jnp.abs(board.position[:, None] - sides[None]).sum(2)
         gap = jnp.where(board.present[:, None], gap, jnp.inf)
@@ -175,6 +178,38 @@ class Planner(AbstractScript):
             taken = taken.at[i].set(jnp.where(at_post[i], taken[i], here))
             chosen.append(step)
         return jnp.stack(chosen)
+
+
+class Habitual(AbstractScript):
+    """Planners of K groups, each with an order of its own among the foods.
+
+    A group goes for the food that is first along its `order`, a direction over
+    the board (rows down, columns right), among the foods within `sight` of one
+    of the team if there are any; now and then, by `noise`, somebody errs.
+    """
+
+    planner: Planner
+    order: Float[Array, "K 2"]
+    noise: Float[Array, " K"]
+    sight: Int[Array, " K"]
+    groups: int = eqx.field(static=True)
+
+    def choose(self, glance: Glance, key: PRNGKeyArray) -> Int[Array, " P"]:
+        """Play one's part in the group's plan, or err."""
+        k_whether, k_which = jax.random.split(key)
+        wild = jax.random.uniform(k_whether, (len(glance.slot),))
+        food = self._first_food(glance.world, glance.group)
+        right = self.planner.lead(glance.world, food)[glance.slot]
+        wrong = Random().choose(glance, k_which)
+        return jnp.where(wild < self.noise[glance.group], wrong, right)
+
+    def _first_food(self, board: Board, group: Int[Array, ""]) -> Int[Array, " 2"]:
+        along = jnp.sum(board.food * self.order[group][None], axis=1)
+        gap = jnp.abs(board.position[:, None] - board.food[None]).max(2)
+        gap = jnp.where(board.present[:, None], gap, FAR).min(0)
+        unseen = jnp.where(gap > self.sight[group], FAR, 0)
+        gone = jnp.where(board.food_level > 0, 0, 9 * FAR)
+        return board.food[jnp.argmin(along + unseen + gone)]
 
 
 def assign(way: Float[Array, "N G"]) -> Int[Array, " N"]:

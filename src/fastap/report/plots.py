@@ -1,0 +1,91 @@
+"""Figures of numbers: cross-play, embeddings, curves."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
+
+from fastap.report.film import GROUPS, INK
+
+HEAT = "YlGnBu"
+
+
+def heat_maps(
+    matrices: Sequence[Float[np.ndarray, "..."]],
+    titles: Sequence[str],
+    names: Sequence[Sequence[str]],
+) -> Figure:
+    """Draw cross-play matrices side by side, on one scale."""
+    widths = [max(3.4, 0.24 * len(matrix) + 2.2) for matrix in matrices]
+    figure = Figure(
+        figsize=(sum(widths) + 0.8, max(widths) - 0.4), layout="constrained"
+    )
+    axes = figure.subplots(1, len(matrices), squeeze=False, width_ratios=widths)[0]
+    image = None
+    for ax, matrix, title, labels in zip(axes, matrices, titles, names, strict=True):
+        image = ax.imshow(matrix, vmin=0, vmax=1, cmap=HEAT)
+        ax.set_title(title, color=INK, fontsize=10, loc="left")
+        ax.set_xticks(range(len(matrix)), labels, rotation=90, fontsize=6)
+        ax.set_yticks(range(len(matrix)), labels, fontsize=6)
+        ax.set_xlabel("their teammates", color=INK, fontsize=8)
+        if len(matrix) <= 12:
+            for (i, j), value in np.ndenumerate(matrix):
+                shade = "white" if value > 0.55 else INK
+                text = f"{value:.2f}"
+                ax.text(j, i, text, ha="center", va="center", fontsize=6, color=shade)
+    axes[0].set_ylabel("controlled agents of", color=INK, fontsize=8)
+    if image is not None:
+        bar = figure.colorbar(image, ax=list(axes), shrink=0.7)
+        bar.set_label("normalised score", color=INK, fontsize=8)
+    return figure
+
+
+def embeddings(
+    points: Float[np.ndarray, "P D"],
+    group: Int[np.ndarray, " P"],
+    cluster: Int[np.ndarray, " K"],
+    names: Sequence[str],
+) -> Figure:
+    """Draw trajectories' embeddings in the plane of their two widest directions.
+
+    Colours are clusters, with an ellipse of two standard deviations each; groups
+    of one cluster differ in their markers.
+    """
+    centred = points - points.mean(0, keepdims=True)
+    _, spread, axes = np.linalg.svd(centred, full_matrices=False)
+    plane = centred @ axes[:2].T
+    share = spread[:2] ** 2 / max(float((spread**2).sum()), 1e-12)
+    figure = Figure(figsize=(6.4, 5.2), layout="constrained")
+    ax = figure.subplots()
+    markers = "osD^vP*Xhp<>"
+    for label in np.unique(cluster):
+        colour = GROUPS[label % len(GROUPS)]
+        for nth, k in enumerate(np.flatnonzero(cluster == label)):
+            rows = plane[group == k]
+            marker = markers[nth % len(markers)]
+            ax.scatter(*rows.T, s=14, c=colour, marker=marker, alpha=0.6, lw=0)
+        rows = plane[np.isin(group, np.flatnonzero(cluster == label))]
+        ax.add_patch(_two_sigma(rows, colour))
+        member = names[int(np.flatnonzero(cluster == label)[0])]
+        ax.annotate(member, rows.mean(0), color=INK, fontsize=7, ha="center")
+    ax.set_xlabel(f"first component ({share[0]:.0%} of the variance)", fontsize=8)
+    ax.set_ylabel(f"second component ({share[1]:.0%})", fontsize=8)
+    ax.tick_params(labelsize=7)
+    return figure
+
+
+def _two_sigma(rows: Float[np.ndarray, "P 2"], colour: str) -> Ellipse:
+    values, vectors = np.linalg.eigh(np.cov(rows.T) + 1e-12 * np.eye(2))
+    angle = np.degrees(np.arctan2(*vectors[::-1, 1]))
+    width, height = 4 * np.sqrt(values[::-1])
+    return Ellipse(
+        tuple(rows.mean(0)),
+        width,
+        height,
+        angle=angle,
+        fill=False,
+        edgecolor=colour,
+        linewidth=1.2,
+    )

@@ -1,0 +1,261 @@
+"""A zoo: teammates made once, stored small, and the same for everybody."""
+
+import dataclasses
+import hashlib
+import json
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+from safetensors import SafetensorError
+from safetensors.numpy import load as read_tensors
+from safetensors.numpy import save as write_tensors
+
+from fastap.envs import make
+from fastap.envs.foraging import Foraging
+from fastap.methods.learner import Learning, begin
+from fastap.methods.networks import Values
+from fastap.problem.rollout import AbstractPolicy
+from fastap.problem.spec import Env, Mistake
+from fastap.teammates.grow import Group
+from fastap.teammates.population import Population
+from fastap.teammates.scripted import Habitual, Planner
+
+SCHEMA = 1
+POOLS = ("train", "validation", "held-out")
+SHIPPED = Path(__file__).parent / "zoo"
+MANIFEST, TENSORS = "manifest.json", "groups.safetensors"
+Manifest = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Zoo:
+    """Groups of teammates, and everything known about them."""
+
+    manifest: Manifest
+    env: Env
+    policy: AbstractPolicy  # holds all groups, in the order of the manifest
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """One row for each group."""
+        return self.manifest["groups"]
+
+    @property
+    def sizes(self) -> Int[np.ndarray, " K"]:
+        """How many teammates each group has."""
+        return np.array([group["size"] for group in self.groups])
+
+    @property
+    def types(self) -> Int[np.ndarray, " K"]:
+        """The planted type of each group, as a number."""
+        names = sorted({group["type"] for group in self.groups})
+        return np.array([names.index(group["type"]) for group in self.groups])
+
+    def members(self, pool: str) -> Int[np.ndarray, " k"]:
+        """List the groups of a pool."""
+        if pool not in POOLS:
+            raise Mistake(f"'{pool}' is no pool; there are {', '.join(POOLS)}.")
+        rows = [i for i, group in enumerate(self.groups) if group["pool"] == pool]
+        return np.array(rows, int)
+
+
+def layout(env: Env) -> str:
+    """Hash what a network must know of an environment to read its observations."""
+    facts = {**dataclasses.asdict(env.spec), **parameters(env)}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def parameters(env: Env) -> dict[str, Any]:
+    """List what an environment was made with."""
+    fields = {f.name: getattr(env, f.name) for f in dataclasses.fields(env)}
+    return {k: v for k, v in fields.items() if isinstance(v, int | float | str | bool)}
+
+
+def describe(env: Env, name: str, command: str) -> dict[str, Any]:
+    """Begin a manifest."""
+    packages = ("fastap", "jax", "equinox", "optax", "numpy")
+    versions = {"python": platform.python_version()}
+    return {
+        "schema": SCHEMA,
+        "name": name,
+        "env": env.spec.name,
+        "parameters": parameters(env),
+        "layout": layout(env),
+        "versions": versions | {package: version(package) for package in packages},
+        "device": jax.devices()[0].device_kind,
+        "command": command,
+    }
+
+
+def of_groups(
+    env: Env, groups: Sequence[Group], name: str, command: str
+) -> tuple[dict[str, Any], Values]:
+    """Write down grown groups: a manifest without measurements, and networks."""
+    rows = []
+    for group in groups:
+        trunk, member = group.trunk, group.member
+        number = sum(row["type"] == trunk.type for row in rows)
+        rows.append(
+            {
+                "name": f"{trunk.type} {number + 1}",
+                "pool": trunk.pool,
+                "type": trunk.type,
+                "size": member.size,
+                "skill": member.skill,
+                "algorithm": "qmix",
+                "corner": trunk.corner,
+                "side": trunk.side,
+                "seed": trunk.seed,
+                "steps": group.steps,
+            }
+        )
+    stacked = jax.tree.map(lambda *x: np.stack(x), *(group.agents for group in groups))
+    half = jax.tree.map(lambda x: x.astype(np.float16), stacked)
+    return {**describe(env, name, command), "kind": "learnt", "groups": rows}, half
+
+
+def save(folder: Path, manifest: Manifest, teams: Values | None = None) -> None:
+    """Write a zoo, each file under another name first, the manifest last."""
+    manifest = dict(manifest)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if teams is not None:
+            data = write_tensors(flat(teams))
+            manifest["sha256"] = hashlib.sha256(data).hexdigest()
+            replace(folder / TENSORS, data)
+        text = json.dumps(manifest, indent=1) + "\n"
+        replace(folder / MANIFEST, text.encode())
+    except OSError as error:
+        raise Mistake(f"Could not write {folder}: {error.strerror}.") from error
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a whole file or none."""
+    draft = path.with_name(path.name + ".part")
+    draft.write_bytes(data)
+    draft.replace(path)
+
+
+def find(name: str | Path) -> Path:
+    """Find a zoo: a folder of yours, or one that comes with the package."""
+    for folder in (Path(name), SHIPPED / str(name)):
+        if (folder / MANIFEST).is_file():
+            return folder
+    shipped = sorted(p.parent.name for p in SHIPPED.glob(f"*/{MANIFEST}"))
+    raise Mistake(
+        f"'{name}' is no zoo: neither a folder with a {MANIFEST} nor one of those "
+        f"that come with fastap ({', '.join(shipped)})."
+    )
+
+
+def load(name: str | Path) -> Zoo:
+    """Read a zoo, refusing one that is damaged, foreign or not what it says."""
+    folder = find(name)
+    manifest = read_manifest(folder / MANIFEST)
+    env = make(manifest["env"], **manifest["parameters"])
+    if layout(env) != manifest["layout"]:
+        raise Mistake(
+            f"{folder} was made for another layout of {manifest['env']}; build it "
+            "anew with `fastap zoo build`."
+        )
+    rows = manifest["groups"]
+    for row in rows:
+        if not env.spec.least <= row["size"] <= env.spec.mates:
+            raise Mistake(
+                f"{folder}: '{row['name']}' has {row['size']} teammates, and "
+                f"{manifest['env']} has room for {env.spec.least} to {env.spec.mates}."
+            )
+    if manifest["kind"] == "scripted":
+        return Zoo(manifest, env, scripted(env, rows))
+    agents = read_teams(folder / TENSORS, manifest, env)
+    policy = Population(env=env, agents=agents, groups=len(rows))
+    return Zoo(manifest, env, policy)
+
+
+NEEDED = {
+    "schema": int,
+    "name": str,
+    "env": str,
+    "kind": str,
+    "layout": str,
+    "parameters": dict,
+    "groups": list,
+}
+IN_A_ROW = {"name": str, "pool": str, "type": str, "size": int, "skill": str}
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest and see that all that is needed is there."""
+    try:
+        manifest = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise Mistake(f"{path} cannot be read as a manifest: {error}.") from error
+    rows = manifest.get("groups") if isinstance(manifest, dict) else None
+    lists = [(manifest, NEEDED), *((row, IN_A_ROW) for row in rows or ())]
+    for holder, needed in lists:
+        for field, kind in needed.items():
+            if not isinstance(holder, dict) or not isinstance(holder.get(field), kind):
+                raise Mistake(f"{path} is no manifest of a zoo: no '{field}' in it.")
+    if manifest["schema"] != SCHEMA:
+        raise Mistake(
+            f"{path} has schema {manifest['schema']}; this fastap reads {SCHEMA}."
+        )
+    if not rows or any(row["pool"] not in POOLS for row in rows):
+        raise Mistake(f"{path}: every group is in one of {', '.join(POOLS)}.")
+    return manifest
+
+
+def read_teams(path: Path, manifest: Manifest, env: Env) -> Values:
+    """Read the networks of all groups, and see that they are the ones meant."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise Mistake(f"{path} cannot be read: {error.strerror}.") from error
+    if hashlib.sha256(data).hexdigest() != manifest.get("sha256"):
+        raise Mistake(
+            f"{path} is not the file its manifest describes: damaged, cut short or "
+            "changed. Fetch it again or build the zoo anew."
+        )
+    try:
+        tensors = read_tensors(data)
+    except SafetensorError as error:
+        raise Mistake(f"{path} is no safetensors file: {error}.") from error
+    slots, hidden = env.spec.slots, manifest.get("hidden", Learning().hidden)
+    build = lambda: begin(env, slots, Learning(hidden=hidden), jax.random.key(0))
+    model = jax.eval_shape(lambda: build().model.agents)
+    count = len(manifest["groups"])
+    want = {k: (count, *x.shape) for k, x in flat(model).items()}
+    if {k: x.shape for k, x in tensors.items()} != want:
+        raise Mistake(
+            f"{path} does not hold networks for {count} groups of {slots} agents of "
+            f"{env.spec.name}."
+        )
+    leaves = [jnp.asarray(tensors[k], jnp.float32) for k in want]
+    return jax.tree.unflatten(jax.tree.structure(model), leaves)
+
+
+def flat(teams: Values) -> dict[str, Any]:
+    """Name every array of some networks."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(teams)
+    return {jax.tree_util.keystr(path, simple=True): x for path, x in leaves}
+
+
+def scripted(env: Env, rows: Sequence[dict[str, Any]]) -> Habitual:
+    """Make the planners that the rows of a manifest describe."""
+    if not isinstance(env, Foraging):
+        raise Mistake(f"{env.spec.name} has no scripted zoo; lbf has.")
+    column = lambda name, kind: jnp.array([row[name] for row in rows], kind)
+    return Habitual(
+        planner=Planner(env=env),
+        order=column("order", jnp.float32),
+        noise=column("noise", jnp.float32),
+        sight=column("sight", jnp.int32),
+        groups=len(rows),
+    )
