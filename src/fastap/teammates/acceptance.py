@@ -37,7 +37,9 @@ def skills(zoo: Zoo, episodes: int, seed: int = 0) -> dict[str, Any]:
     floor = jax.jit(functools.partial(mean_return, env, Players(Random(), Random())))
     with jax.default_matmul_precision(SURE):
         matrices = {
-            size: np.asarray(cross(zoo.policy, jnp.full(len(zoo.groups), size), keys))
+            size: np.asarray(
+                cross(zoo.policy, jnp.full(len(zoo.groups), size), keys), float
+            )
             for size in range(spec.least, spec.mates + 1)
         }
         floors = {size: float(floor(jnp.array(size), keys)) for size in matrices}
@@ -143,4 +145,4 @@ def judge_all(
         return jax.lax.map(one, agents)
 
     with jax.default_matmul_precision(SURE):
-        return np.asarray(test(agents))
+        return np.asarray(test(agents), float)

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
+from fastap import __version__
 from fastap.envs import make
 from fastap.envs.foraging import Foraging
 from fastap.methods.learner import Learning, begin
@@ -80,8 +81,8 @@ def parameters(env: Env) -> dict[str, Any]:
 
 def describe(env: Env, name: str, command: str) -> dict[str, Any]:
     """Begin a manifest."""
-    packages = ("fastap", "jax", "equinox", "optax", "numpy")
-    versions = {"python": platform.python_version()}
+    packages = ("jax", "equinox", "optax", "numpy")
+    versions = {"fastap": __version__, "python": platform.python_version()}
     return {
         "schema": SCHEMA,
         "name": name,
