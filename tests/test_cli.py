@@ -170,3 +170,57 @@ for attempt in tries:
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
     )
     assert run.stderr == "" and len(run.stdout.splitlines()) == 12
+
+
+@pytest.fixture(scope="module")
+def small_zoo(tmp_path_factory):
+    out = tmp_path_factory.mktemp("zoo") / "small"
+    main(("zoo", "build", "--preset", "smoke", "--out", str(out), "--episodes", "4"))
+    return out
+
+
+def test_a_zoo_is_built_shown_and_drawn(small_zoo, capsys, tmp_path):
+    main(("zoo", "show", "--zoo", str(small_zoo), "--json"))
+    shown = json.loads(capsys.readouterr().out)
+    assert len(shown["groups"]) == 6 and shown["env"] == "lbf"
+    keys = {"name", "pool", "size", "skill", "type", "selfplay", "score", "cluster"}
+    assert all(group.keys() == keys for group in shown["groups"])
+    facts = {"best_selfplay", "floor", "diagonal", "off_diagonal", "ari", "clusters"}
+    assert shown.keys() >= facts | {"best_response_gap", "label_gap", "identifiability"}
+    main(("zoo", "show", "--zoo", str(small_zoo)))
+    assert "half" in capsys.readouterr().out
+    figure = tmp_path / "cross.png"
+    main(("zoo", "crossplay", "--zoo", str(small_zoo), "--out", str(figure)))
+    assert "within a type" in capsys.readouterr().out
+    assert figure.stat().st_size > 5000
+    again = ("zoo", "crossplay", "--zoo", str(small_zoo), "--out", str(figure))
+    assert "add --force" in refused(capsys, *again)
+
+
+def test_a_damaged_zoo_is_refused_and_left_alone(small_zoo, capsys, tmp_path):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in small_zoo.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes()[:-1])
+    before = {file.name: file.read_bytes() for file in copy.iterdir()}
+    message = refused(capsys, "zoo", "show", "--zoo", str(copy))
+    assert message.startswith("fastap: ") and message.count("\n") == 1
+    assert {file.name: file.read_bytes() for file in copy.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("zoo", "show", "--zoo", "bronx"), "'bronx' is no zoo"),
+        (("zoo", "build", "--env", "cn", "--out", "z"), "no plan for a zoo of 'cn'"),
+        (("zoo", "build", "--zoo", "lbff", "--out", "z"), "no plan for a zoo 'lbff'"),
+        (("zoo", "build", "--steps", "0", "--out", "z"), "--steps must be"),
+        (("zoo", "build", "--episodes", "0", "--out", "z"), "--episodes must be"),
+    ],
+)
+def test_a_mistake_about_zoos_leaves_nothing(
+    arguments, word, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert word in refused(capsys, *arguments)
+    assert list(tmp_path.iterdir()) == []

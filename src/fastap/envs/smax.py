@@ -3,6 +3,7 @@
 import builtins
 import contextlib
 import functools
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,13 +56,13 @@ def lenient() -> contextlib.AbstractContextManager:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Swallow what jaxmarl prints when imported (it also resets `sys.stdout`)."""
-    speak = builtins.print
+    """Swallow what jaxmarl prints when imported, and undo its reset of stdout."""
+    speak, out = builtins.print, sys.stdout
     builtins.print = lambda *args, **options: None
     try:
         yield
     finally:
-        builtins.print = speak
+        builtins.print, sys.stdout = speak, out
 
 
 @functools.cache

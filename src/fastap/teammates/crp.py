@@ -19,7 +19,10 @@ from jaxtyping import Float, Int
 
 Rule = Literal["calibrated", "literal", "loo"]
 RULES: tuple[Rule, ...] = ("calibrated", "literal", "loo")
-FIRM = 5.0  # how many times the null gap the evidence counts
+# How many times the null gap the evidence counts. In simulation (16 groups of 4
+# types) the adjusted Rand index at alpha 0.5 and 2.5 is 0.99 and 0.79 with 3, 0.98
+# and 0.87 with 5, 0.96 and 0.92 with 10, and no better beyond.
+FIRM = 10.0
 LEAST = 0.05  # nats per trajectory; below, a gap says nothing
 QUANTILE = 0.95
 
@@ -59,7 +62,6 @@ class Restaurant:
         trajectories: int,
     ) -> Choice:
         """Assign a group where the score is highest; the last is a new cluster."""
-        counts = np.asarray(counts, float)
         weight = {"calibrated": FIRM / null, "literal": 1.0, "loo": float(trajectories)}
         forgiven = np.zeros(len(counts) + 1)
         if self.rule == "calibrated":

@@ -1,0 +1,181 @@
+"""Zoos as files: what comes back, what is refused, and what the shipped ones hold."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fastap.envs import make
+from fastap.methods.learner import Learning, begin
+from fastap.problem.rollout import Players
+from fastap.problem.spec import Mistake
+from fastap.teammates import zoo as store
+from fastap.teammates.crossplay import mean_return
+from fastap.teammates.grow import Group, Member, Trunk, seats
+from fastap.teammates.population import only
+from fastap.teammates.zoo import MANIFEST, TENSORS, Zoo, load
+
+ENV = make("lbf")
+SMALL = Learning(hidden=8, embed=4)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A zoo of two untrained groups."""
+    trunk = Trunk("top left", "train", 0, 1, 7, (Member(1), Member(2)))
+    groups = [
+        Group(trunk, member, begin(ENV, 4, SMALL, jax.random.key(i)).model.agents, 99)
+        for i, member in enumerate(trunk.members)
+    ]
+    manifest, teams = store.of_groups(ENV, groups, "tiny", "made in a test")
+    store.save(tmp_path / "tiny", manifest | {"hidden": 8}, teams)
+    return tmp_path / "tiny"
+
+
+def edit(folder, **changes):
+    path = folder / MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_what_was_saved_comes_back(folder):
+    zoo = load(folder)
+    assert isinstance(zoo, Zoo) and zoo.sizes.tolist() == [1, 2]
+    assert [group["name"] for group in zoo.groups] == ["top left 1", "top left 2"]
+    assert zoo.members("train").tolist() == [0, 1] and len(zoo.members("held-out")) == 0
+    kept = {"algorithm": "qmix", "corner": 0, "side": 1, "seed": 7, "steps": 99}
+    assert kept.items() <= zoo.groups[0].items()
+    assert zoo.manifest["versions"].keys() >= {"fastap", "jax", "python"}
+    exact = begin(ENV, 4, SMALL, jax.random.key(1)).model.agents.leave.weight
+    half = np.asarray(exact).astype(np.float16).astype(np.float32)
+    assert np.array_equal(zoo.policy.agents.leave.weight[1], half)
+    assert not list(folder.glob("*.part"))
+
+
+def test_a_pool_that_is_none_is_refused(folder):
+    with pytest.raises(Mistake, match="is no pool; there are train"):
+        load(folder).members("test")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_file_cut_short_is_refused(folder, share):
+    path = folder / TENSORS
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    with pytest.raises(Mistake, match="damaged, cut short or changed"):
+        load(folder)
+
+
+def test_one_changed_byte_is_noticed(folder):
+    path = folder / TENSORS
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(Mistake, match="not the file its manifest describes"):
+        load(folder)
+
+
+def test_foreign_tensors_are_refused_even_if_the_sum_is_right(folder):
+    agents = begin(ENV, 3, SMALL, jax.random.key(0)).model.agents
+    two = jax.tree.map(lambda x: np.stack([x, x]).astype(np.float16), agents)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    store.save(folder, manifest, two)
+    with pytest.raises(Mistake, match="does not hold networks for 2 groups of 4"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"schema": 99}, "has schema 99; this fastap reads 1"),
+        ({"env": "chess"}, "'chess' is no environment"),
+        ({"env": "cn"}, "has no parameter"),
+        ({"layout": "0"}, "another layout of lbf"),
+        ({"parameters": {"rows": 8}}, "another layout of lbf"),
+        ({"groups": []}, "every group is in one of"),
+        ({"groups": [{"name": "x"}]}, "no 'pool' in it"),
+        ({"kind": 3}, "no 'kind' in it"),
+        ({"sha256": "0"}, "not the file its manifest describes"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(folder, changes, words):
+    edit(folder, **changes)
+    with pytest.raises(Mistake, match=words):
+        load(folder)
+
+
+def test_a_group_of_another_size_is_refused(folder):
+    rows = load(folder).groups
+    edit(folder, groups=[rows[0] | {"size": 3}, rows[1]])
+    with pytest.raises(Mistake, match="has 3 teammates, and lbf has room for 1 to 2"):
+        load(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "null", "\x00\x01"])
+def test_what_is_no_manifest_is_refused(folder, text):
+    (folder / MANIFEST).write_text(text)
+    with pytest.raises(Mistake, match="manifest"):
+        load(folder)
+
+
+def test_no_zoo_at_all(tmp_path):
+    with pytest.raises(Mistake, match=r"come with fastap .*lbf, lbf-conventions"):
+        load(tmp_path / "nowhere")
+
+
+def test_missing_tensors_are_said_to_be_missing(folder):
+    (folder / TENSORS).unlink()
+    with pytest.raises(Mistake, match="cannot be read"):
+        load(folder)
+
+
+def test_a_full_disk_is_one_sentence(folder, monkeypatch):
+    before = (folder / MANIFEST).read_text()
+
+    def full(path, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(Mistake, match="No space left on device"):
+        store.save(folder, {"schema": 1})
+    assert (folder / MANIFEST).read_text() == before
+
+
+@pytest.mark.parametrize("name", ["lbf", "lbf-conventions"])
+def test_the_shipped_zoos_are_accepted(name):
+    zoo = load(name)
+    assert [len(zoo.members(pool)) for pool in store.POOLS] == [16, 8, 8]
+    assert sum(f.stat().st_size for f in store.find(name).iterdir()) <= 10 * 2**20
+    facts = zoo.manifest
+    assert facts["best_selfplay"]["4"] >= 0.80 and facts["best_selfplay"]["3"] >= 0.75
+    full = [group for group in zoo.groups if group["skill"] == "full"]
+    assert min(group["score"] for group in full) >= 0.9
+    assert facts["off_diagonal"] <= 0.6 * facts["diagonal"]
+    train = {zoo.groups[i]["type"] for i in zoo.members("train")}
+    assert len(train) >= 4 and {group["size"] for group in zoo.groups} == {1, 2}
+    seen = [zoo.groups[i]["type"] in train for i in zoo.members("held-out")]
+    assert sum(seen) == 4
+
+
+def test_the_shipped_teams_play_as_their_manifest_says():
+    """Measured anew here, on this machine's processor, after the cast to float16."""
+    zoo = load("lbf")
+    keys = jax.random.split(jax.random.key(123), 200)
+
+    @jax.jit
+    def play(group, size):
+        mine = only(zoo.policy, group, np.s_[:2])
+        mates = only(zoo.policy, group, np.s_[2:])
+        return mean_return(zoo.env, Players(mine, mates), size, keys)
+
+    for group in (0, 12, 31):
+        row = zoo.groups[group]
+        score = float(play(jnp.array(group), jnp.array(row["size"])))
+        told = row["selfplay"][str(2 + row["size"])]
+        assert score == pytest.approx(told, abs=4 * 0.25 / 200**0.5)
+
+
+def test_seats_are_slots(folder):
+    agents = jax.tree.map(lambda x: x[0], load(folder).policy.agents)
+    assert seats(agents, np.s_[1:3]).leave.bias.shape == (2, 6)
