@@ -6,8 +6,11 @@ import sys
 
 import pytest
 
-from fastap import __version__
+from fastap import __version__, make
+from fastap.benchmarks import learning
 from fastap.cli import main
+from fastap.methods.learner import Learning
+from fastap.methods.practice import Practice
 
 FAST = ["--episodes", "4", "--env", "pp"]
 
@@ -91,9 +94,8 @@ def test_ctrl_c_ends_in_a_sentence(capsys, tmp_path, monkeypatch):
 
 
 def test_bench_prints_one_object_per_line(capsys):
-    main(
-        ["bench", "--json", "--env", "lbf", "pp", "--parallel", "2", "--seconds", ".05"]
-    )
+    quick = ["--parallel", "2", "--seconds", ".05", "--runs"]
+    main(["bench", "--json", "--env", "lbf", "pp", *quick])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["peer"] for row in rows] == ["lbforaging", "mpe2", "jaxmarl"]
     for row in rows:
@@ -102,13 +104,31 @@ def test_bench_prints_one_object_per_line(capsys):
         assert row["unit"] == "joint steps/s" and row["device"]
 
 
+def test_bench_times_the_loop_and_its_parts(monkeypatch):
+    tiny = Practice(
+        episodes=4,
+        updates=1,
+        batch=4,
+        capacity=16,
+        learning=Learning(hidden=8, embed=4),
+    )
+    monkeypatch.setattr(learning, "LOOP", tiny)
+    monkeypatch.setattr(learning, "TURNS", 2)
+    rows = list(learning.time_loop(make("lbf", horizon=4), 2, 3, 0.01))
+    assert [row.kind for row in rows] == ["loop", "update", "play"]
+    assert {row.parallel for row in rows} == {3}
+    assert all(row.rate > 0 and row.method == "qmix, 2 learn" for row in rows)
+    units = ["loops/s", "gradient steps/s", "episodes/s"]
+    assert [row.unit for row in rows] == units
+
+
 def test_bench_prints_a_table(capsys):
     main(["bench", "--env", "cn", "--parallel", "2", "--seconds", ".05"])
     assert "joint steps/s" in capsys.readouterr().out
 
 
 def test_help_is_there_for_every_command(capsys):
-    for command in ([], ["quickstart"], ["bench"], ["reproduce"]):
+    for command in ([], ["quickstart"], ["zoo"], ["bench"], ["reproduce"]):
         with pytest.raises(SystemExit) as stop:
             main([*command, "--help"])
         assert stop.value.code == 0

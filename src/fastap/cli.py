@@ -1,6 +1,7 @@
 """The command line: everything that touches files, clocks and terminals."""
 
 import dataclasses
+import itertools
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fastap.commands.edge import check_range, prepare, some
+from fastap.commands.learnability import learn
 from fastap.commands.zoo import Zoo
 from fastap.envs import ENVIRONMENTS
 from fastap.problem.schedule import parse
@@ -67,7 +69,7 @@ class Quickstart:
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """Measure steps per second on this machine, beside the peers installed.
+    """Measure this machine: environments beside installed peers, and learning.
 
     Example: fastap bench --env lbf --json
     """
@@ -76,6 +78,8 @@ class Bench:
     """Which environments."""
     parallel: tuple[int, ...] = (1, 64, 1024)
     """How many episodes at once."""
+    runs: tuple[int, ...] = (1,)
+    """How many learners side by side, in lbf; none: only the environments."""
     seconds: float = 1.0
     """How long each is measured."""
     json: bool = False
@@ -83,26 +87,32 @@ class Bench:
 
     def run(self, console: Console) -> None:
         """Time everything and print as it comes."""
-        from fastap.benchmarks.environments import measure
+        from fastap.benchmarks import environments, learning
         from fastap.envs import make
 
         if not self.parallel:
             raise Mistake("--parallel needs at least one number.")
-        for count in self.parallel:
-            check_range("--parallel", count, 1, 1_000_000)
+        for option, counts in (("--parallel", self.parallel), ("--runs", self.runs)):
+            for count in counts:
+                check_range(option, count, 1, 1_000_000)
         check_range("--seconds", self.seconds, 0.001, 3600)
         for name in some(self.env):
             make(name)
-        table = Table("env", "episodes", "joint steps/s", "peer", "peer's", "times")
-        for row in measure(self.env, self.parallel, self.seconds):
+        table = Table(
+            "what", "env", "at once", "rate", "unit", "peer", "peer's", "times"
+        )
+        loops = learning.measure("lbf", self.runs, self.seconds)
+        games = environments.measure(self.env, self.parallel, self.seconds)
+        for row in itertools.chain(games, loops if "lbf" in self.env else ()):
             if self.json:
                 print(json.dumps(dataclasses.asdict(row)), flush=True)
                 continue
             peer, times = "", ""
             if row.peer_rate:
                 peer, times = f"{row.peer_rate:,.0f}", f"{row.rate / row.peer_rate:.1f}"
-            numbers = (str(row.parallel), f"{row.rate:,.0f}", row.peer or "", peer)
-            table.add_row(row.env, *numbers, times)
+            what = f"{row.kind}, {row.method}" if row.method else row.kind
+            numbers = (str(row.parallel), f"{row.rate:,.0f}", row.unit)
+            table.add_row(what, row.env, *numbers, row.peer or "", peer, times)
         if not self.json:
             console.print(table)
 
@@ -114,8 +124,8 @@ class Reproduce:
     Example: fastap reproduce environments --out figures
     """
 
-    what: tyro.conf.Positional[Literal["environments"]]
-    """Which figure: the four environments, with a film of each."""
+    what: tyro.conf.Positional[Literal["environments", "learnability"]]
+    """The four environments, with a film of each; or what decides learning in lbf."""
     out: Path = Path("reproduced")
     """Folder for what is made."""
     env: tuple[str, ...] = tuple(ENVIRONMENTS)
@@ -128,6 +138,14 @@ class Reproduce:
     """Overwrite what an earlier run left in the folder."""
 
     def run(self, console: Console) -> None:
+        """Make what was asked for."""
+        if self.what == "learnability":
+            prepare(self.out, self.force)
+            learn(self.out, console)
+            return
+        self.environments(console)
+
+    def environments(self, console: Console) -> None:
         """Film an episode of each environment and put them side by side."""
         from fastap.envs import make
         from fastap.experiments.environments import example

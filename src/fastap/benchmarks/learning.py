@@ -22,6 +22,7 @@ from fastap.teammates.conventions import no_conventions
 from fastap.teammates.grow import Lesson, lesson, seats
 
 LOOP = Practice(episodes=8, updates=1, capacity=4992)
+TURNS = 50  # loops in one compiled call
 
 
 def measure(name: str, runs: tuple[int, ...], seconds: float) -> Iterator[Row]:
@@ -34,40 +35,56 @@ def measure(name: str, runs: tuple[int, ...], seconds: float) -> Iterator[Row]:
 
 def time_loop(env: Env, agents: int, runs: int, seconds: float) -> Iterator[Row]:
     """Time some runs side by side: as the learners of a team, or all of a team."""
-    tasks = Lesson(jnp.ones(runs), no_conventions(runs))
     drill = Drill(env, agents, LOOP, functools.partial(lesson, env))
     if agents < env.spec.slots:
         mates = begin(env, env.spec.slots, Learning(), jax.random.key(1)).model.agents
         others = seats(mates, slice(agents, None))
         drill = dataclasses.replace(drill, play=functools.partial(beside, env, others))
+    tasks = Lesson(jnp.ones(runs), no_conventions(runs))
     keys = jax.random.split(jax.random.key(0), runs)
-    rates = jnp.full(runs, 5e-4)
-    state = jax.jit(jax.vmap(drill.start))(tasks, rates, keys)
-    method = f"qmix, {agents} learn"
-    rounds = jnp.arange(50)
-    clock = time.perf_counter()
-    loop = jax.jit(drill.improve, donate_argnums=0).lower(state, rounds).compile()
-    took = time.perf_counter() - clock
-    state, rate = spin(lambda s: loop(s, rounds)[0], state, 50 * runs, seconds)
-    row = Row(env.spec.name, runs, rate, 0.0, took, kind="loop", method=method)
-    yield dataclasses.replace(row, unit="loops/s")
+    state = jax.jit(jax.vmap(drill.start))(tasks, jnp.full(runs, 5e-4), keys)
+    steps = jnp.arange(TURNS)
+    loop = lambda state: drill.improve(state, steps)[0]
+    loads = (
+        ("loop", "loops/s", 1, loop),
+        ("update", "gradient steps/s", 1, functools.partial(only_learn, drill)),
+        ("play", "episodes/s", LOOP.episodes, functools.partial(only_play, drill)),
+    )
+    for kind, unit, each, load in loads:
+        clock = time.perf_counter()
+        program = jax.jit(load, donate_argnums=0).lower(state).compile()
+        took = time.perf_counter() - clock
+        state, rate = spin(program, state, TURNS * runs * each, seconds)
+        name, method = env.spec.name, f"qmix, {agents} learn"
+        yield Row(name, runs, rate, 0.0, took, kind=kind, method=method, unit=unit)
 
-    def learn(state, key):
-        def one(run, key):
-            batch = replay.sample(run.memory, jnp.array(4992), LOOP.batch, key)
-            after, _ = update(env, LOOP.learning, run.learner, batch, run.rate)
-            return dataclasses.replace(run, learner=after)
 
-        return jax.vmap(one)(state, jax.random.split(key, runs)), None
+def only_learn(drill: Drill, state: Run) -> Run:
+    """Take gradient steps on what was played before."""
 
-    steps = jax.random.split(jax.random.key(2), 50)
-    only = lambda state: jax.lax.scan(learn, state, steps)[0]
-    clock = time.perf_counter()
-    program = jax.jit(only, donate_argnums=0).lower(state).compile()
-    took = time.perf_counter() - clock
-    _, rate = spin(program, state, 50 * runs, seconds)
-    row = Row(env.spec.name, runs, rate, 0.0, took, kind="update", method=method)
-    yield dataclasses.replace(row, unit="gradient steps/s")
+    def one(run, key):
+        batch = replay.sample(run.memory, jnp.array(LOOP.capacity), LOOP.batch, key)
+        after, _ = update(drill.env, LOOP.learning, run.learner, batch, run.rate)
+        return dataclasses.replace(run, learner=after)
+
+    def turn(state, key):
+        return jax.vmap(one)(state, jax.random.split(key, len(state.rate))), None
+
+    return jax.lax.scan(turn, state, jax.random.split(jax.random.key(2), TURNS))[0]
+
+
+def only_play(drill: Drill, state: Run) -> Run:
+    """Play new episodes and remember them."""
+
+    def one(run, now):
+        moment = Moment(jnp.float32(0.05), jnp.float32(0))
+        keys = jax.random.split(jax.random.fold_in(run.key, now), LOOP.episodes)
+        play = lambda key: drill.play(run.task, run.learner.model.agents, moment, key)
+        fresh = replay.keep(jax.vmap(play)(keys), drill.agents)
+        memory = replay.add(run.memory, fresh, now * LOOP.episodes)
+        return dataclasses.replace(run, memory=memory), None
+
+    return jax.lax.scan(jax.vmap(one, (0, None)), state, jnp.arange(TURNS))[0]
 
 
 def beside(

@@ -4,7 +4,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Annotated, Any
 
+import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -37,6 +39,7 @@ def prepare(out: Path, force: bool) -> None:
         raise Mistake(f"Could not use {out}: {error.strerror}.") from error
 
 
+ZooName = Annotated[str, tyro.conf.arg(metavar="NAME|DIR")]
 Advance = Callable[[float, str], None]  # how much is done, of all; what to say
 
 
@@ -46,7 +49,8 @@ def progress(console: Console, task: str, total: float, unit: str) -> Iterator[A
     begin = time.monotonic()
 
     def rate(done: float) -> str:
-        return f"{done / max(time.monotonic() - begin, 1e-9):,.0f} {unit}/s"
+        speed = done / max(time.monotonic() - begin, 1e-9)
+        return f"{speed:,.0f} {unit}/s" if speed >= 10 else f"{speed:.2g} {unit}/s"
 
     if not console.is_terminal:
 
@@ -73,3 +77,10 @@ def progress(console: Console, task: str, total: float, unit: str) -> Iterator[A
             bar.update(job, completed=done, speed=rate(done), text=text)
 
         yield move
+
+
+def measured(manifest: dict[str, Any], fact: str) -> Any:
+    """Take a measurement out of a manifest."""
+    if fact not in manifest:
+        raise Mistake(f"The zoo '{manifest['name']}' has no '{fact}'; build it anew.")
+    return manifest[fact]

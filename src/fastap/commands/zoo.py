@@ -10,12 +10,12 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from fastap.commands.edge import check_range, prepare, progress
+from fastap.commands.clusters import Cluster
+from fastap.commands.edge import ZooName, check_range, measured, prepare, progress
 from fastap.problem.spec import Mistake
 
 Preset = Literal["smoke", "quick", "paper"]
 SCRIPTED = "lbf-conventions"
-ZooName = Annotated[str, tyro.conf.arg(metavar="NAME|DIR")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,13 +153,63 @@ class Crossplay:
 
 
 @dataclasses.dataclass(frozen=True)
+class Accept:
+    """Measure whether a zoo poses the question, and write it into the zoo.
+
+    Example: fastap zoo accept --zoo my-zoo
+    """
+
+    zoo: ZooName = "lbf"
+    """The zoo to judge: a folder you can write to, or one that comes with fastap."""
+    env: str | None = None
+    """Which environment's own zoo, as another way to say --zoo."""
+    pool: Literal["train", "validation"] = "validation"
+    """Which groups; the held-out ones are for final tables only."""
+    preset: Preset = "paper"
+    """smoke: nothing learnt; quick: 300,000 steps; paper: 3 million."""
+    seeds: int = 3
+    """How many teams are trained for all groups together."""
+    episodes: int = 500
+    """How many episodes a score is the mean of."""
+
+    def run(self, console: Console) -> None:
+        """Train best responses, ask who can be told apart, and record."""
+        from fastap.teammates import zoo as store
+        from fastap.teammates.acceptance import best_responses
+        from fastap.teammates.identify import identify
+
+        check_range("--seeds", self.seeds, 1, 100)
+        check_range("--episodes", self.episodes, 1, 100_000)
+        folder = store.find(self.env or self.zoo)
+        zoo = store.load(folder)
+        if len(zoo.members(self.pool)) < 2:
+            raise Mistake(f"The pool '{self.pool}' of {folder} has no two groups.")
+        practice, namings = effort(self.preset)
+        count = len(zoo.members(self.pool)) + self.seeds
+        console.print(f"training {count} teams beside the groups ...")
+        facts, agents = best_responses(
+            zoo, practice, self.pool, self.seeds, self.episodes
+        )
+        console.print("asking who can be told apart ...")
+        told = identify(zoo, agents, self.pool, 2 * self.episodes, namings)
+        store.save(folder, zoo.manifest | facts | told)
+        gap, known = facts["best_response_gap"], told["identifiability"]
+        console.print(
+            f"best-response gap {gap:.2f} (wanted: 0.15), types named {known:.1f} "
+            f"times as often as by chance (wanted: 2). Wrote it into {folder}."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class Zoo:
-    """Teammates: build, show, crossplay."""
+    """Teammates: build, show, crossplay, cluster, accept."""
 
     what: Annotated[
         Annotated[Build, tyro.conf.subcommand("build")]
         | Annotated[Show, tyro.conf.subcommand("show")]
-        | Annotated[Crossplay, tyro.conf.subcommand("crossplay")],
+        | Annotated[Crossplay, tyro.conf.subcommand("crossplay")]
+        | Annotated[Cluster, tyro.conf.subcommand("cluster")]
+        | Annotated[Accept, tyro.conf.subcommand("accept")],
         tyro.conf.arg(name=""),
     ]
 
@@ -180,13 +230,6 @@ def summary(manifest: dict[str, Any]) -> dict[str, Any]:
     groups = [{k: row.get(k) for k in kept} for row in manifest["groups"]]
     facts = {k: manifest.get(k) for k in ("best_selfplay", "floor", *FACTS)}
     return {"name": manifest["name"], "env": manifest["env"], "groups": groups, **facts}
-
-
-def measured(manifest: dict[str, Any], fact: str) -> Any:
-    """Take a measurement out of a manifest."""
-    if fact not in manifest:
-        raise Mistake(f"The zoo '{manifest['name']}' has no '{fact}'; build it anew.")
-    return manifest[fact]
 
 
 def blank(value: float | None) -> str:
@@ -229,3 +272,18 @@ def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
         check_range("--steps", steps, 1, 10**10)
         practice = dataclasses.replace(practice, steps=steps)
     return practice, trunks
+
+
+def effort(name: Preset) -> tuple[Any, int]:
+    """Return how to train best responses, and how many steps to learn names in."""
+    from fastap.methods.learner import Learning
+    from fastap.methods.practice import Practice
+
+    tiny = Learning(hidden=8, embed=4)
+    small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
+    sizes = {
+        "smoke": (Practice(steps=500, learning=tiny, **small), 5),
+        "quick": (Practice(steps=300_000), 1_000),
+        "paper": (Practice(steps=3_000_000), 5_000),
+    }
+    return sizes[name]

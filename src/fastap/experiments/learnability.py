@@ -1,9 +1,11 @@
 """Can a team learn LBF at all? What decides it, measured before growing teammates."""
 
+import csv
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,10 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fastap.envs import make
+from fastap.envs.foraging import Foraging
 from fastap.methods.learner import Learning
 from fastap.methods.practice import Drill, Practice
+from fastap.problem.rollout import Players
 from fastap.teammates.conventions import no_conventions
+from fastap.teammates.crossplay import mean_return
 from fastap.teammates.grow import Lesson, judge, lesson
+from fastap.teammates.scripted import Planner, Random
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,10 +35,10 @@ class Trial:
     seeds: int = 3
 
 
-LONG = Practice()
-BASE = dataclasses.replace(LONG, steps=4_000_000)
+LONG = Practice(steps=6_000_000)
+BASE = Practice(steps=3_000_000)
 TRIALS = (
-    Trial("base, 8 M steps", {}, LONG, (5e-4, 1e-3, 2e-3)),
+    Trial("base, 6 M steps", {}, LONG, (5e-4, 1e-3, 2e-3)),
     Trial("base", {}, BASE),
     Trial("raw observations", {"encoding": "raw"}, BASE),
     Trial("state of observations", {"state": "observations"}, BASE),
@@ -104,3 +110,43 @@ def measure(trial: Trial, points: int, episodes: int = 500) -> Iterator[Point]:
                     spec.controlled + size,
                     float(score),
                 )
+
+
+def read(path: Path) -> list[Point]:
+    """Read the points of earlier trials."""
+    with path.open(newline="") as file:
+        return [
+            Point(
+                row["trial"],
+                float(row["rate"]),
+                int(row["seed"]),
+                int(row["steps"]),
+                float(row["seconds"]),
+                int(row["bodies"]),
+                float(row["score"]),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def yardsticks(episodes: int = 1000) -> dict[str, float]:
+    """Measure the planner and the random team, with everybody there."""
+    env = Foraging()
+    teams = {"planner": Planner(env=env), "random team": Random()}
+    keys = jax.random.split(jax.random.key(7), episodes)
+    most = jnp.array(env.spec.mates)
+    return {
+        name: float(jax.jit(mean_return)(env, Players(team, team), most, keys))
+        for name, team in teams.items()
+    }
+
+
+def write(points: Iterable[Point], path: Path) -> Iterator[Point]:
+    """Write points to a file as they come, and pass them on."""
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(field.name for field in dataclasses.fields(Point))
+        for point in points:
+            rows.writerow(dataclasses.astuple(point))
+            file.flush()
+            yield point

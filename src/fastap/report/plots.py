@@ -1,9 +1,10 @@
 """Figures of numbers: cross-play, embeddings, curves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
@@ -73,6 +74,34 @@ def embeddings(
     ax.set_xlabel(f"first component ({share[0]:.0%} of the variance)", fontsize=8)
     ax.set_ylabel(f"second component ({share[1]:.0%})", fontsize=8)
     ax.tick_params(labelsize=7)
+    return figure
+
+
+def curves(
+    lines: Mapping[str, tuple[Sequence[float], Sequence[Sequence[float]]]],
+    across: str,
+    marks: Mapping[str, float],
+) -> Figure:
+    """Draw scores against something, a band from the worst to the best run.
+
+    Dashed lines mark what others score.
+    """
+    figure = Figure(figsize=(7.6, 4.4), layout="constrained")
+    ax = figure.subplots()
+    shades = colormaps["tab20"]
+    for i, (name, (xs, ys)) in enumerate(lines.items()):
+        rows, colour = np.asarray(ys), shades(i % 20)
+        ax.plot(xs, rows.mean(1), label=name, color=colour, lw=1.4)
+        ax.fill_between(xs, rows.min(1), rows.max(1), color=colour, alpha=0.15, lw=0)
+    for name, height in marks.items():
+        ax.axhline(height, color=INK, lw=0.8, ls="--")
+        at = {"xycoords": ("axes fraction", "data"), "va": "bottom"}
+        ax.annotate(name, (0.01, height), color=INK, fontsize=7, **at)
+    ax.set_xlabel(across, fontsize=8)
+    ax.set_ylabel("mean return, 4 bodies", fontsize=8)
+    ax.set_ylim(0, 1.04)
+    ax.tick_params(labelsize=7)
+    figure.legend(loc="outside right center", fontsize=7, frameon=False)
     return figure
 
 

@@ -92,33 +92,35 @@ def beside(
 
 def best_responses(
     zoo: Zoo, practice: Practice, pool: str, seeds: int, episodes: int
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Values]:
     """Train agents for each group of a pool alone, and some for all of them.
 
     The best-response gap is what knowing one's teammates in advance is worth:
     how much better the agents trained for a group are with it than those for all.
+    Returns the facts, and one of the teams trained for all.
     """
     members, count = zoo.members(pool), len(zoo.groups)
     alone = np.eye(count, dtype=bool)[members]
     together = np.zeros((seeds, count), bool)
     together[:, members] = True
     allowed = np.concatenate([alone, together])
-    drill = Drill(
-        zoo.env, zoo.env.spec.controlled, practice, functools.partial(beside, zoo)
-    )
-    earned = judge_all(
-        zoo.env, zoo, train_all(drill, Company(jnp.asarray(allowed))), episodes
-    )
+    play = functools.partial(beside, zoo)
+    drill = Drill(zoo.env, zoo.env.spec.controlled, practice, play)
+    agents = train_all(drill, Company(jnp.asarray(allowed)))
+    earned = judge_all(zoo.env, zoo, agents, episodes)
     own = earned[np.arange(len(members)), members]
-    general = earned[len(members) :, members]
-    return {
-        "pool": pool,
-        "best_response": own.round(4).tolist(),
-        "general": general.mean(0).round(4).tolist(),
-        "best_response_gap": round(float((own - general.mean(0)).mean()), 4),
-        "steps": practice.steps,
-        "seeds": seeds,
+    general = earned[len(members) :, members].mean(0)
+    facts = {
+        "best_response_gap": round(float((own - general).mean()), 4),
+        "best_responses": {
+            "pool": pool,
+            "alone": own.round(4).tolist(),
+            "together": general.round(4).tolist(),
+            "steps": practice.steps,
+            "seeds": seeds,
+        },
     }
+    return facts, jax.tree.map(lambda x: x[-1], agents)
 
 
 def train_all(drill: Drill, tasks: Company, rate: float = 5e-4) -> Values:

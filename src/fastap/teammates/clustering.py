@@ -1,5 +1,6 @@
 """Algorithm 1: groups come one by one, are described by a code, and find a cluster."""
 
+import copy
 import dataclasses
 import functools
 import json
@@ -58,12 +59,21 @@ class Clusterer:
         self.env, self.settings = env, settings or Settings()
         blank = lambda x: jnp.zeros((capacity, *x.shape), x.dtype)
         self.seen: Trajectories = jax.tree.map(blank, example)
-        self.count = 0
-        self.choices: dict[Restaurant, list[Choice]] = {r: [] for r in RESTAURANTS}
-        self.progress = self._begin(jax.random.key(seed))
+        self._forget(seed)
         self._train = jax.jit(self._steps)
         self._codes = jax.jit(jax.vmap(jax.vmap(self._code, (None, 0)), (None, 0)))
         self._evidence = jax.jit(self._judge)
+
+    def _forget(self, seed: int) -> None:
+        self.count = 0
+        self.choices: dict[Restaurant, list[Choice]] = {r: [] for r in RESTAURANTS}
+        self.progress = self._begin(jax.random.key(seed))
+
+    def afresh(self, seed: int) -> "Clusterer":
+        """Begin another stream, with what is compiled already."""
+        other = copy.copy(self)
+        other._forget(seed)
+        return other
 
     def add(self, group: Trajectories, pairs: Trajectories | None = None) -> None:
         """Take in one more group: learn, describe all anew, and assign it.
@@ -90,6 +100,11 @@ class Clusterer:
         """Say which cluster each group is in."""
         return np.array([choice.cluster for choice in self.choices[restaurant]], int)
 
+    def evidence(self, group: int, codes: Any) -> Float[np.ndarray, " C"]:
+        """Judge codes by a group: mean log-likelihood, nats per trajectory."""
+        own = jax.tree.map(lambda x: x[group], self.seen)
+        return self._evidences(own, codes)
+
     def _assign(self, restaurant: Restaurant, codes: Any, null: float) -> Choice:
         last, label = self.count - 1, self.labels(restaurant)
         counts = np.bincount(label) if len(label) else np.zeros(0, int)
@@ -103,8 +118,7 @@ class Clusterer:
             (n * means[:last][label == m].mean(0) + mine) / (n + 1)
             for m, n in enumerate(counts)
         ]
-        group = jax.tree.map(lambda x: x[last], self.seen)
-        evidence = self._evidences(group, np.stack([*candidates, mine]))
+        evidence = self.evidence(last, np.stack([*candidates, mine]))
         return restaurant.choose(last, counts, evidence, null, len(mine))
 
     def _evidences(self, group: Trajectories, codes: Any) -> Float[np.ndarray, " C"]:
