@@ -217,6 +217,35 @@ def test_a_zoo_is_built_shown_and_drawn(small_zoo, capsys, tmp_path):
     assert "add --force" in refused(capsys, *again)
 
 
+def test_a_zoo_is_clustered(small_zoo, capsys, tmp_path):
+    quick = ("--first", "4", "--later", "2", "--trajectories", "4", "--orders", "2")
+    where = ("--zoo", str(small_zoo), "--out", str(tmp_path / "figures"))
+    main(("zoo", "cluster", *where, *quick))
+    assert "types and sizes" in capsys.readouterr().out
+    drawn = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert drawn == {"crossplay.png", "embeddings.png"}
+    main(("zoo", "show", "--zoo", str(small_zoo), "--json"))
+    shown = json.loads(capsys.readouterr().out)
+    labels = [group["cluster"] for group in shown["groups"]]
+    assert set(labels) == set(range(shown["clusters"])) and -1 <= shown["ari"] <= 1
+    log = json.loads((small_zoo / "clustering.json").read_text())
+    assert len(log["order"]) == 6 and len(log["choices"]) == 6
+    for past in log["choices"].values():
+        assert [choice["group"] for choice in past] == list(range(6))
+    assert "is not empty" in refused(capsys, "zoo", "cluster", *where, *quick)
+
+
+def test_a_zoo_is_judged(small_zoo, capsys):
+    quick = ("--preset", "smoke", "--episodes", "4", "--seeds", "1")
+    main(("zoo", "accept", "--zoo", str(small_zoo), "--pool", "train", *quick))
+    assert "best-response gap" in capsys.readouterr().out
+    main(("zoo", "show", "--zoo", str(small_zoo), "--json"))
+    shown = json.loads(capsys.readouterr().out)
+    assert abs(shown["best_response_gap"]) <= 1 and shown["identifiability"] >= 0
+    message = refused(capsys, "zoo", "accept", "--zoo", str(small_zoo), *quick)
+    assert "'validation'" in message and "has no two groups" in message
+
+
 def test_a_damaged_zoo_is_refused_and_left_alone(small_zoo, capsys, tmp_path):
     copy = tmp_path / "copy"
     copy.mkdir()

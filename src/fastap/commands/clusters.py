@@ -62,11 +62,11 @@ class Cluster:
             piece=min(100, self.first, self.later),
         )
         prepare(self.out, self.force)
-        seen = labels.watch(zoo, labels.Watching(self.trajectories, self.bodies))
+        watched = labels.watch(zoo, labels.Watching(self.trajectories, self.bodies))
         total = len(zoo.members("train")) * self.orders
         with progress(console, "clustering", total, "groups") as advance:
             tell = lambda count: advance(count, "")
-            results = labels.label(zoo, seen, settings, self.orders, tell)
+            results = labels.label(zoo, watched, settings, self.orders, tell)
         reports = [labels.report(zoo, result) for result in results]
         draw_clusters(zoo, results[0], self.out)
         record_labels(folder, zoo, reports, results[0])
@@ -76,13 +76,16 @@ class Cluster:
 
 def clusterings(reports: list[dict[str, Any]]) -> Table:
     """Tabulate every rule, over all orders."""
-    table = Table("rule", "alpha", "clusters", "ARI (median)", "ARI of each order")
+    table = Table("rule", "alpha", "clusters", "ARI: types", "ARI: types and sizes")
     for name in reports[0]["clusterings"]:
         rows = [report["clusterings"][name] for report in reports]
-        scores = [row["ari"] for row in rows]
         counts = ", ".join(str(row["clusters"]) for row in rows)
-        each = ", ".join(f"{score:.2f}" for score in scores)
-        table.add_row(*name.split(), counts, f"{np.median(scores):.2f}", each)
+        words = []
+        for measure in ("ari", "ari_with_size"):
+            scores = [row[measure] for row in rows]
+            each = ", ".join(f"{score:.2f}" for score in scores)
+            words.append(f"{np.median(scores):.2f} ({each})")
+        table.add_row(*name.split(), counts, *words)
     return table
 
 

@@ -43,9 +43,8 @@ def identify(
     batch, lag = jax.tree.map(np.asarray, seen[1])
     truth = label[batch.group]
     right = said == truth.T[:, None]
-    by_lag = [
-        float(right[_at(batch.valid, lag, k, right.shape)].mean()) for k in range(LAGS)
-    ]
+    masks = [_at(batch.valid, lag, k, right.shape) for k in range(LAGS)]
+    by_lag = [float(right[mask].mean()) for mask in masks if mask.any()]
     chance = float(np.bincount(truth[batch.valid]).max() / batch.valid.sum())
     return {
         "identifiability": round(by_lag[MEASURED] / chance, 4),

@@ -41,35 +41,36 @@ class Labelled:
         return self.clusterer.labels(restaurant)[back]
 
 
-def watch(zoo: Zoo, watching: Watching) -> list[Trajectories]:
-    """Watch every group play with itself."""
-    look = jax.jit(
-        lambda group, size, key: collect(
-            zoo.env,
-            zoo.policy,
-            group,
-            size,
-            jax.random.split(key, watching.trajectories),
-        )
-    )
-    keys = jax.random.split(jax.random.key(watching.key), len(zoo.groups))
-    all_ = zoo.env.spec.mates
-    sizes = zoo.sizes if watching.bodies == "own" else np.full(len(zoo.groups), all_)
-    places = range(len(zoo.groups))
-    return [look(jnp.array(k), jnp.array(sizes[k]), keys[k]) for k in places]
+def watch(
+    zoo: Zoo, watching: Watching
+) -> tuple[list[Trajectories], Trajectories | None]:
+    """Watch every group play with itself, and pairs of one type side by side.
 
+    The pairs are from the validation pool, which is not clustered itself, and
+    both of a pair have the same number of bodies: they differ in their seed alone.
+    """
+    count, pool = watching.trajectories, zoo.members("validation")
 
-def twins(zoo: Zoo, seen: list[Trajectories]) -> Trajectories | None:
-    """Pair groups of one type that are not themselves clustered."""
-    rows = zoo.members("validation")
-    pairs = [
-        (a, b) for i, a in enumerate(rows) for b in rows[i + 1 :] if same(zoo, a, b)
-    ]
-    if not pairs:
-        return None
+    @jax.jit
+    def look(group, size, turn):
+        key = jax.random.fold_in(jax.random.key(watching.key), turn)
+        keys = jax.random.split(key, count)
+        return collect(zoo.env, zoo.policy, group, size, keys)
+
+    def see(group: int, size: int, turn: int) -> Trajectories:
+        return look(jnp.array(group), jnp.array(size), jnp.array(turn))
+
+    own = zoo.sizes if watching.bodies == "own" else zoo.sizes * 0 + zoo.env.spec.mates
+    seen = [see(k, int(own[k]), k) for k in range(len(zoo.groups))]
     stack = lambda *xs: jnp.stack(xs)
-    couples = [jax.tree.map(stack, seen[a], seen[b]) for a, b in pairs]
-    return jax.tree.map(stack, *couples)
+    pairs = [
+        jax.tree.map(stack, see(a, int(size), 1000 + a), see(b, int(size), 2000 + b))
+        for i, a in enumerate(pool)
+        for b in pool[i + 1 :]
+        if same(zoo, a, b)
+        for size in np.unique(own[[a, b]])
+    ]
+    return seen, jax.tree.map(stack, *pairs) if pairs else None
 
 
 def same(zoo: Zoo, a: int, b: int) -> bool:
@@ -86,13 +87,13 @@ def recorded_order(zoo: Zoo, seed: int) -> Int[np.ndarray, " K"]:
 
 def label(
     zoo: Zoo,
-    seen: list[Trajectories],
+    watched: tuple[list[Trajectories], Trajectories | None],
     settings: Settings,
     orders: int = 1,
     tell: Callable[[int], None] = lambda count: None,
 ) -> list[Labelled]:
     """Run Algorithm 1 over the training pool, in some orders one after another."""
-    pool, pairs = zoo.members("train"), twins(zoo, seen)
+    pool, (seen, pairs) = zoo.members("train"), watched
     empty = Clusterer(zoo.env, seen[0], len(pool), settings)
     results = []
     for seed in range(orders):
@@ -108,6 +109,9 @@ def report(zoo: Zoo, labelled: Labelled) -> dict[str, Any]:
     """Write down what an order gave: for each rule, and in detail for the default."""
     pool = zoo.members("train")
     types = zoo.types[pool]
+    contexts = np.unique(
+        np.stack([types, zoo.sizes[pool]]), axis=1, return_inverse=True
+    )
     clusterings = {}
     for restaurant in RESTAURANTS:
         labels = labelled.labels(restaurant)
@@ -115,6 +119,7 @@ def report(zoo: Zoo, labelled: Labelled) -> dict[str, Any]:
             "labels": labels.tolist(),
             "clusters": len(np.unique(labels)),
             "ari": round(adjusted_rand(types, labels), 4),
+            "ari_with_size": round(adjusted_rand(contexts[1].ravel(), labels), 4),
         }
     chosen = Restaurant(ALPHA[zoo.env.spec.name], "calibrated")
     labels = labelled.labels(chosen)
