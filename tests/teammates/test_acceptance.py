@@ -52,14 +52,15 @@ def test_walkers_are_told_apart_and_twins_are_not(agents, monkeypatch):
     zoo = dataclasses.replace(zoo_of(policy, [("up", 2), ("down", 2)]), env=env)
     eyes = begin(env, 2, TINY, jax.random.key(0)).model.agents
     monkeypatch.setattr(naming, "RATE", 5e-3)
-    facts = identify(zoo, eyes, "validation", 128, 200)
+    facts = identify(zoo, eyes, "validation", 512, 800)
     seen = facts["identification"]
     assert seen["chance"] == pytest.approx(0.5, abs=0.06)
-    assert seen["accuracy_by_lag"][4] > 0.8 > seen["accuracy_by_lag"][0]
+    assert seen["accuracy_by_lag"][4] > 0.75
+    assert seen["accuracy_by_lag"][0] < 0.6  # nothing has been seen of them yet
     assert facts["identifiability"] > 1.5
     alike = dataclasses.replace(zoo_of(mix(up, up), [("a", 2), ("b", 2)]), env=env)
-    facts = identify(alike, eyes, "validation", 128, 100)
-    assert facts["identification"]["accuracy_by_lag"][4] < 0.75
+    facts = identify(alike, eyes, "validation", 512, 100)
+    assert facts["identification"]["accuracy_by_lag"][4] < 0.6
 
 
 def test_skills_are_normalised_between_the_random_team_and_the_best():
