@@ -94,7 +94,7 @@ def beside(
     del task
     spec = env.spec
     first = Actor(env=env, agents=agents, epsilon=now.epsilon)
-    rest = Actor(env=env, agents=mates, epsilon=jnp.float32(0))
+    rest = Actor(env=env, agents=mates)
     sizes = jnp.array([spec.mates])
     k_draw, k_play = jax.random.split(key)
     schedule = Change().draw(sizes, jnp.ones(1, bool), spec.horizon, k_draw)

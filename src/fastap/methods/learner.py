@@ -174,7 +174,7 @@ class Actor(AbstractPolicy):
 
     env: Env
     agents: Values  # one for each of its slots, stacked
-    epsilon: Float[Array, ""]
+    epsilon: Float[Array, ""] | None = None  # none: greedy, and no dice are rolled
     groups: int = eqx.field(static=True, default=1)
 
     def start(self, slots: int) -> Float[Array, "P H"]:
@@ -188,6 +188,8 @@ class Actor(AbstractPolicy):
         last = jax.nn.one_hot(glance.last, glance.available.shape[1])
         seen = jnp.concatenate([self.env.encode(glance.observation), last], axis=1)
         memory, values = jax.vmap(lambda net, *x: net(*x))(self.agents, memory, seen)
+        if self.epsilon is None:
+            return memory, best(values, glance.available)
         return memory, explore(values, glance.available, self.epsilon, key)
 
 
@@ -198,8 +200,10 @@ def explore(
     key: PRNGKeyArray,
 ) -> Int[Array, " P"]:
     """Take the best available action or, with probability epsilon, any."""
-    k_whether, k_which = jax.random.split(key)
-    chance = jax.random.uniform(k_which, values.shape)
-    wild = jax.random.uniform(k_whether, (len(values), 1)) < epsilon
-    worth = jnp.where(wild, chance, values)
+    dice = jax.random.uniform(key, (len(values), 1 + values.shape[1]))
+    return best(jnp.where(dice[:, :1] < epsilon, dice[:, 1:], values), available)
+
+
+def best(worth: Float[Array, "P A"], available: Bool[Array, "P A"]) -> Int[Array, " P"]:
+    """Take the best of the available actions."""
     return jnp.argmax(jnp.where(available, worth, -jnp.inf), axis=1)

@@ -142,7 +142,7 @@ def judge_all(
 
     @jax.jit
     def test(agents):
-        act = lambda part: Actor(env=env, agents=part, epsilon=jnp.float32(0))
+        act = lambda part: Actor(env=env, agents=part)
         one = lambda part: beside_all(env, act(part), zoo.policy, sizes, keys)
         return jax.lax.map(one, agents)
 

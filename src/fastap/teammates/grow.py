@@ -49,7 +49,7 @@ def lesson(
 def self_play(
     env: Env,
     agents: Values,
-    epsilon: Float[Array, ""],
+    epsilon: Float[Array, ""] | None,
     size: Int[Array, ""],
     key: PRNGKeyArray,
 ) -> Episode:
@@ -71,7 +71,7 @@ def judge(
     env: Env, agents: Values, size: Int[Array, ""], keys: Key[Array, " E"]
 ) -> Float[Array, ""]:
     """Return what a team earns with itself, without exploring."""
-    greedy = functools.partial(self_play, env, agents, jnp.float32(0), size)
+    greedy = functools.partial(self_play, env, agents, None, size)
     return jax.vmap(greedy)(keys).total.mean()
 
 

@@ -68,7 +68,7 @@ def _live(
     """Play episodes with changing groups; say how long ago the last change was."""
     env = zoo.env
     allowed = jnp.zeros(len(zoo.groups), bool).at[members].set(True)
-    mine = Actor(env=env, agents=agents, epsilon=jnp.float32(0))
+    mine = Actor(env=env, agents=agents)
 
     def one(key):
         k_draw, k_play = jax.random.split(key)

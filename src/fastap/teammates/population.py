@@ -30,7 +30,7 @@ class Population(AbstractPolicy):
     ) -> tuple[Float[Array, "P H"], Int[Array, " P"]]:
         """Let the group that is there choose, without exploring."""
         agents = jax.tree.map(lambda x: x[glance.group, glance.slot], self.agents)
-        team = Actor(env=self.env, agents=agents, epsilon=jnp.float32(0))
+        team = Actor(env=self.env, agents=agents)
         return team.act(memory, glance, key)
 
 
@@ -58,7 +58,7 @@ def only(policy: AbstractPolicy, group: Int[Array, ""], slots: slice) -> Abstrac
     if not isinstance(policy, Population):
         return Only(policy=policy, group=group)
     agents = jax.tree.map(lambda x: x[group][slots], policy.agents)
-    return Actor(env=policy.env, agents=agents, epsilon=jnp.float32(0))
+    return Actor(env=policy.env, agents=agents)
 
 
 class Mixed(AbstractPolicy):
