@@ -11,7 +11,6 @@ from fastap.teammates.crp import (
     adjusted_rand,
     log_prior,
     null_gap,
-    seat,
     silhouette,
 )
 
@@ -119,6 +118,16 @@ def test_leaving_a_trajectory_out_never_flatters():
         inside.append(-0.5 * ((x - x.mean(0)) ** 2).sum(1).mean())
         outside.append(-0.5 * ((x - left) ** 2).sum(1).mean())
     assert np.mean(outside) < np.mean(inside)
+
+
+def seat(count, alpha, draw):
+    """Sample who sits at which table from the prior alone."""
+    tables = []
+    for _ in range(count):
+        taken = np.bincount(tables) if tables else np.zeros(0, int)
+        odds = np.exp(log_prior(taken, alpha))
+        tables.append(int(draw.choice(len(odds), p=odds)))
+    return np.array(tables)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def draw_clusters(zoo: Any, labelled: Any, out: Path) -> None:
     order = np.argsort(label, kind="stable")
     clusters = [f"cluster {m}" for m in np.unique(label)]
     parts = [matrix[:8, :8], matrix[np.ix_(order, order)], by_label(matrix, label)]
-    titles = ["8 groups", f"all {len(pool)}, by cluster", "clusters"]
+    titles = [f"{len(names[:8])} groups", f"all {len(pool)}, by cluster", "clusters"]
     rows = [names[:8], [names[k] for k in order], clusters]
     save_figure(heat_maps(parts, titles, rows), out / "crossplay.png")
     codes = labels.in_pool_order(labelled)[:, :30]

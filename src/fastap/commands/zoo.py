@@ -142,7 +142,7 @@ class Crossplay:
         first = zoo.members("train")[:8]
         parts = [matrix[np.ix_(first, first)], matrix]
         labels = [[names[i] for i in first], names]
-        titles = ["8 training groups", f"all {len(names)} groups"]
+        titles = [f"{len(first)} training groups", f"all {len(names)} groups"]
         save_figure(heat_maps(parts, titles, labels), self.out)
         facts = summarise(matrix, zoo.types)
         console.print(

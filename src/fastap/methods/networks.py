@@ -29,22 +29,6 @@ class Linear(eqx.Module):
         return out + jnp.broadcast_to(self.bias, out.shape)
 
 
-class MLP(eqx.Module):
-    """Two affine maps with a rectifier between them."""
-
-    first: Linear
-    last: Linear
-
-    def __init__(self, inputs: int, hidden: int, outputs: int, key: PRNGKeyArray):
-        k_first, k_last = jax.random.split(key)
-        self.first = Linear(inputs, hidden, k_first)
-        self.last = Linear(hidden, outputs, k_last)
-
-    def __call__(self, x: Float[Array, "*n I"]) -> Float[Array, "*n O"]:
-        """Map the last axis."""
-        return self.last(jax.nn.relu(self.first(x)))
-
-
 class GRU(eqx.Module):
     """A gated recurrent unit, cut where its memory comes in.
 
@@ -161,10 +145,6 @@ class Values(eqx.Module):
         self.enter = Linear(inputs, hidden, k_enter)
         self.gru = GRU(hidden, hidden, k_gru)
         self.leave = Linear(hidden, actions, k_leave)
-
-    def start(self) -> Float[Array, " H"]:
-        """Return an empty memory."""
-        return jnp.zeros(self.gru.width)
 
     def prepare(self, x: Float[Array, "*n I"]) -> Float[Array, "*n G"]:
         """Compute all that does not depend on the memory."""

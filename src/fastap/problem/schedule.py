@@ -26,6 +26,12 @@ class Schedule(eqx.Module):
     swap: Bool[Array, " T"]  # the team is replaced before anyone acts at t
 
 
+def unchanging(horizon: int, size: Int[Array, ""]) -> Schedule:
+    """Return a whole episode beside group 0, with so many of it there."""
+    alone = jnp.zeros(horizon, int)
+    return Schedule(alone, jnp.full(horizon, size), jnp.zeros(horizon, bool))
+
+
 def check_schedule(spec: Spec, schedule: Schedule, groups: int) -> Schedule:
     """Refuse a schedule that does not fit; where values are traced, keep sizes legal.
 

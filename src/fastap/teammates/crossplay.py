@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from fastap.problem.rollout import AbstractPolicy, Players, play
-from fastap.problem.schedule import Schedule
+from fastap.problem.schedule import unchanging
 from fastap.problem.spec import Env
 from fastap.teammates.population import only
 
@@ -46,9 +46,7 @@ def mean_return(
     env: Env, players: Players, size: Int[Array, ""], keys: Key[Array, " E"]
 ) -> Float[Array, ""]:
     """Play stationary episodes beside one group."""
-    steps = env.spec.horizon
-    blank = jnp.zeros(steps, int)
-    schedule = Schedule(blank, jnp.full(steps, size), jnp.zeros(steps, bool))
+    schedule = unchanging(env.spec.horizon, size)
     return jax.vmap(lambda key: play(env, players, schedule, key))(keys).total.mean()
 
 

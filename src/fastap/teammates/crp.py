@@ -87,16 +87,6 @@ def null_gap(gaps: Float[np.ndarray, " P"]) -> float:
     return max(LEAST, float(np.quantile(gaps, QUANTILE)) if len(gaps) else LEAST)
 
 
-def seat(count: int, alpha: float, draw: np.random.Generator) -> Int[np.ndarray, " K"]:
-    """Sample who sits at which table from the prior alone."""
-    tables: list[int] = []
-    for _ in range(count):
-        taken = np.bincount(tables) if tables else np.zeros(0, int)
-        odds = np.exp(log_prior(taken, alpha))
-        tables.append(int(draw.choice(len(odds), p=odds)))
-    return np.array(tables)
-
-
 def adjusted_rand(a: Int[np.ndarray, " K"], b: Int[np.ndarray, " K"]) -> float:
     """Say how alike two partitions are: 1 the same, 0 as by chance."""
     pairs = lambda n: n * (n - 1) / 2

@@ -16,7 +16,7 @@ from fastap.methods.networks import Values
 from fastap.methods.practice import Drill, Moment, Practice, Run
 from fastap.problem.episode import Episode
 from fastap.problem.rollout import Players, play
-from fastap.problem.schedule import Schedule
+from fastap.problem.schedule import unchanging
 from fastap.problem.spec import Env
 from fastap.teammates.conventions import Convention, teach
 
@@ -54,12 +54,10 @@ def self_play(
     key: PRNGKeyArray,
 ) -> Episode:
     """Play one episode of a team with itself, with a number of its mates there."""
-    steps, n = env.spec.horizon, env.spec.controlled
+    n = env.spec.controlled
     act = lambda part: Actor(env=env, agents=part, epsilon=epsilon)
     team = Players(act(seats(agents, np.s_[:n])), act(seats(agents, np.s_[n:])))
-    alone = jnp.zeros(steps, int)
-    schedule = Schedule(alone, jnp.full(steps, size), jnp.zeros(steps, bool))
-    return play(env, team, schedule, key)
+    return play(env, team, unchanging(env.spec.horizon, size), key)
 
 
 def seats(agents: Values, which: slice) -> Values:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, Num, PRNGKeyArray
 
 from fastap.methods.networks import GRU, Linear
 from fastap.problem.rollout import AbstractPolicy, Players, play
-from fastap.problem.schedule import Schedule
+from fastap.problem.schedule import unchanging
 from fastap.problem.spec import Env
 from fastap.teammates.population import only
 
@@ -36,10 +36,9 @@ def collect(
     keys: Key[Array, " E"],
 ) -> Trajectories:
     """Watch a group play with itself."""
-    n, steps = env.spec.controlled, env.spec.horizon
+    n = env.spec.controlled
     team = Players(only(policy, group, np.s_[:n]), only(policy, group, np.s_[n:]))
-    blank = jnp.zeros(steps, int)
-    schedule = Schedule(blank, jnp.full(steps, size), jnp.zeros(steps, bool))
+    schedule = unchanging(env.spec.horizon, size)
     seen = jax.vmap(lambda key: play(env, team, schedule, key))(keys)
     return Trajectories(
         seen.state[:, :-1],

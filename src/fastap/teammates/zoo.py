@@ -125,23 +125,22 @@ def of_groups(
 def save(folder: Path, manifest: Manifest, teams: Values | None = None) -> None:
     """Write a zoo, each file under another name first, the manifest last."""
     manifest = dict(manifest)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if teams is not None:
-            data = write_tensors(flat(teams))
-            manifest["sha256"] = hashlib.sha256(data).hexdigest()
-            replace(folder / TENSORS, data)
-        text = json.dumps(manifest, indent=1) + "\n"
-        replace(folder / MANIFEST, text.encode())
-    except OSError as error:
-        raise Mistake(f"Could not write {folder}: {error.strerror}.") from error
+    if teams is not None:
+        data = write_tensors(flat(teams))
+        manifest["sha256"] = hashlib.sha256(data).hexdigest()
+        replace(folder / TENSORS, data)
+    replace(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
 
 def replace(path: Path, data: bytes) -> None:
     """Write a whole file or none."""
     draft = path.with_name(path.name + ".part")
-    draft.write_bytes(data)
-    draft.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(data)
+        draft.replace(path)
+    except OSError as error:
+        raise Mistake(f"Could not write {path}: {error.strerror}.") from error
 
 
 def find(name: str | Path) -> Path:
