@@ -65,7 +65,7 @@ def test_learning_sees_what_acting_saw(learner, batch, episodes):
     """
     assert np.asarray(episodes.swap).any()
     agents = learner.model.agents
-    values, _ = jax.jit(watch)(agents, agents, observe(ENV, batch))
+    values, _ = jax.jit(watch)(agents, agents, observe(ENV, None, batch))
     values = jnp.where(batch.available, values, -jnp.inf)[:, :-1]
     assert np.array_equal(jnp.argmax(values, axis=-1), batch.action)
     assert len(np.unique(np.asarray(batch.action))) > 1
@@ -80,7 +80,7 @@ def test_the_loss_by_hand(learner, batch):
     """VDN: r + 0.99 sum_i Q_i(best) against sum_i Q_i(chosen), step by step."""
     model = simple(learner.model)
     other = simple(begin(ENV, 2, TINY, jax.random.key(9)).model)
-    q, q_target = watch(model.agents, other.agents, observe(ENV, batch))
+    q, q_target = watch(model.agents, other.agents, observe(ENV, None, batch))
     q, q_target = np.asarray(q), np.asarray(q_target)
     total, count = 0.0, 0
     for b in range(16):

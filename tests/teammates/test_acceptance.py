@@ -2,16 +2,18 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fastap.envs.foraging import NORTH, SOUTH, Foraging
-from fastap.methods.learner import Learning, begin
+from fastap.methods.learner import Actor, Learning, begin
 from fastap.methods.practice import Moment, Practice
+from fastap.problem.rollout import Glance
 from fastap.teammates import identify as naming
-from fastap.teammates.acceptance import Company, beside, best_responses, skills
+from fastap.teammates.acceptance import Cast, Company, Switching, accept, beside, skills
 from fastap.teammates.identify import identify
 from fastap.teammates.labels import recorded_order
 from fastap.teammates.population import Own, mix
@@ -21,6 +23,7 @@ from fastap.teammates.zoo import Zoo
 ENV = Foraging(horizon=12, rows=4, columns=4, foods=1)
 TINY = Learning(hidden=8, embed=4)
 SMALL = Practice(steps=480, episodes=4, updates=1, batch=4, capacity=16, learning=TINY)
+KEY = jax.random.key(0)
 up = Own(decide=lambda glance, key: jnp.full(len(glance.slot), NORTH))
 down = Own(decide=lambda glance, key: jnp.full(len(glance.slot), SOUTH))
 
@@ -41,16 +44,16 @@ def zoo_of(policy, rows):
 
 
 @pytest.fixture(scope="module")
-def agents():
-    return begin(ENV, 2, TINY, jax.random.key(0)).model.agents
+def model():
+    return begin(ENV, 2, TINY, jax.random.key(0)).model
 
 
-def test_walkers_are_told_apart_and_twins_are_not(agents, monkeypatch):
+def test_walkers_are_told_apart_and_twins_are_not(monkeypatch):
     """At sight 3 nothing is hidden on a board of 4: up and down cannot be missed."""
     env = dataclasses.replace(ENV, sight=3)
     policy = mix(up, down)
     zoo = dataclasses.replace(zoo_of(policy, [("up", 2), ("down", 2)]), env=env)
-    eyes = begin(env, 2, TINY, jax.random.key(0)).model.agents
+    eyes = begin(env, 2, TINY, jax.random.key(0)).model
     monkeypatch.setattr(naming, "RATE", 5e-3)
     facts = identify(zoo, eyes, "validation", 512, 800)
     seen = facts["identification"]
@@ -81,27 +84,106 @@ def test_skills_are_normalised_between_the_random_team_and_the_best():
     assert np.array(facts["matrix"]).shape == (2, 2)
 
 
-def test_agents_train_beside_the_groups_they_are_allowed(agents):
+def test_agents_train_beside_the_groups_they_are_allowed(model):
     zoo = zoo_of(mix(up, down), [("up", 1), ("down", 2)])
     now = Moment(jnp.float32(0.5), jnp.float32(0))
-    one = jax.jit(lambda task, key: beside(zoo, task, agents, now, key))
+    one = jax.jit(lambda task, key: beside(zoo, task, model, now, key))
     for group, action in enumerate((NORTH, SOUTH)):
-        task = Company(jnp.arange(2) == group)
+        task = Company(jnp.arange(2) == group, jnp.array(False))
         for seed in range(3):
             episode = one(task, jax.random.key(seed))
             there = np.asarray(episode.present)[:, 2]
             assert np.all(np.asarray(episode.action)[there, 2] == action)
             assert np.all(np.asarray(episode.group) == group)
             assert np.asarray(episode.present)[:, 3].all() == (group == 1)
+            assert not np.any(episode.swap)
+    changing = Company(jnp.ones(2, bool), jnp.array(True))
+    episodes = [one(changing, jax.random.key(seed)) for seed in range(6)]
+    assert all(np.any(episode.swap) for episode in episodes)
+    assert any(len(np.unique(episode.group)) == 2 for episode in episodes)
 
 
-def test_best_responses_are_compared_group_by_group():
+def test_the_cast_is_told_what_it_should_be():
+    zoo = zoo_of(mix(up, down, up), [("b", 2), ("a", 2), ("b", 1)])
+    cast = Cast(np.array([0, 2]), seeds=2)
+    tasks, known = cast.tasks(zoo)
+    assert tasks.allowed.tolist()[:2] == [[True, False, False], [False, False, True]]
+    assert np.all(np.asarray(tasks.allowed)[2:] == [True, False, True])
+    assert np.flatnonzero(np.asarray(known).any((1, 2))).tolist() == [4, 5, 8, 9]
+    assert np.array_equal(known[4], [[0, 1], [1, 0], [0, 1]])
+    assert np.flatnonzero(np.asarray(tasks.changing)).tolist() == [6, 7, 8, 9]
+    assert cast.runs("U[5,8]", "told") == np.s_[8:10]
+
+
+def test_the_switching_response_is_the_team_of_whoever_is_there(model):
+    """All its teams keep watching, so a change finds a team with a full memory."""
+    other = begin(ENV, 2, TINY, jax.random.key(1)).model.agents
+    both = jax.tree.map(lambda *x: jnp.stack(x), model.agents, other)
+    policy = Switching(Actor(env=ENV, agents=both), jnp.array([1, 0]))
+    seen = begin_to_see(8)
+    memory = policy.start(2)
+    alone = {k: jnp.zeros((2, 8)) for k in (0, 1)}
+    for t, glance in enumerate(seen):
+        told = eqx.tree_at(lambda g: g.group, glance, jnp.array(t % 2))
+        memory, action = policy.act(memory, told, jax.random.key(0))
+        expected = {}
+        for k, agents in enumerate((model.agents, other)):
+            alone[k], expected[k] = Actor(env=ENV, agents=agents).act(
+                alone[k], glance, jax.random.key(0)
+            )
+        assert np.array_equal(action, expected[1 - t % 2])
+
+
+def begin_to_see(steps):
+    """Look at random boards through the eyes of the controlled agents."""
+    for seed in range(steps):
+        world = ENV.reset(jnp.ones(4, bool), jax.random.key(seed))
+        view = ENV.view(world)
+        yield Glance(
+            observation=view.observation[:2],
+            available=view.available[:2],
+            last=jnp.array([-1, -1]),
+            slot=jnp.arange(2),
+            present=jnp.ones(2, bool),
+            group=jnp.array(0),
+            world=world,
+        )
+
+
+def test_acceptance_compares_group_by_group_and_way_by_way():
     zoo = zoo_of(mix(up, down), [("up", 2), ("down", 2)])
-    facts, agents = best_responses(zoo, SMALL, "validation", 2, 8)
+    cast, heard = Cast(np.arange(2), 2), []
+    facts, model = accept(zoo, SMALL, cast, 8, lambda *words: heard.append(words))
     found = facts["best_responses"]
     gaps = np.array(found["alone"]) - np.array(found["together"])
     assert facts["best_response_gap"] == pytest.approx(gaps.mean(), abs=1e-3)
-    assert agents.leave.bias.shape == (2, 6)
+    assert heard[-1][0] == 10
+    rows = facts["label_gaps"]
+    assert len({(r["trained"], r["change"], r["memory"]) for r in rows}) == 12
+    (row,) = (
+        row
+        for row in rows
+        if (row["trained"], row["change"], row["memory"])
+        == ("U[5,8]", "U[5,8]", "fresh")
+    )
+    assert facts["label_gap"] == pytest.approx(row["told"] - row["qmix"], abs=1e-3)
+    assert not np.any(model.known)  # the team that is asked to name was told nothing
+
+
+def test_who_is_told_remembers_another_past():
+    known = jnp.eye(2)
+    learner = begin(ENV, 2, TINY, jax.random.key(0), known)
+    glance = next(begin_to_see(1))
+    actor = Actor(env=ENV, agents=learner.model.agents, known=known)
+    look = lambda k: actor.act(
+        actor.start(2), eqx.tree_at(lambda g: g.group, glance, jnp.array(k)), KEY
+    )
+    assert not np.allclose(look(0)[0], look(1)[0])
+    blind = Actor(env=ENV, agents=learner.model.agents, known=0 * known)
+    same = lambda k: blind.act(
+        blind.start(2), eqx.tree_at(lambda g: g.group, glance, jnp.array(k)), KEY
+    )
+    assert np.allclose(same(0)[0], same(1)[0])
 
 
 def test_the_recorded_order_has_larger_groups_first():

@@ -79,7 +79,7 @@ def only_play(drill: Drill, state: Run) -> Run:
     def one(run, now):
         moment = Moment(jnp.float32(0.05), jnp.float32(0))
         keys = jax.random.split(jax.random.fold_in(run.key, now), LOOP.episodes)
-        play = lambda key: drill.play(run.task, run.learner.model.agents, moment, key)
+        play = lambda key: drill.play(run.task, run.learner.model, moment, key)
         fresh = replay.keep(jax.vmap(play)(keys), drill.agents)
         memory = replay.add(run.memory, fresh, now * LOOP.episodes)
         return dataclasses.replace(run, memory=memory), None
@@ -88,12 +88,12 @@ def only_play(drill: Drill, state: Run) -> Run:
 
 
 def beside(
-    env: Env, mates: Values, task: Lesson, agents: Values, now: Moment, key: jax.Array
+    env: Env, mates: Values, task: Lesson, model: Model, now: Moment, key: jax.Array
 ) -> Episode:
     """Play beside a team that does not learn."""
     del task
     spec = env.spec
-    first = Actor(env=env, agents=agents, epsilon=now.epsilon)
+    first = Actor(env=env, agents=model.agents, epsilon=now.epsilon)
     rest = Actor(env=env, agents=mates)
     sizes = jnp.array([spec.mates])
     k_draw, k_play = jax.random.split(key)

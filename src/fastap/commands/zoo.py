@@ -15,6 +15,7 @@ from fastap.commands.edge import ZooName, check_range, measured, prepare, progre
 from fastap.problem.spec import Mistake
 
 Preset = Literal["smoke", "quick", "paper"]
+Algorithm = Literal["qmix", "vdn"]
 SCRIPTED = "lbf-conventions"
 
 
@@ -33,6 +34,8 @@ class Build:
     """The zoo to build, if not the environment's own: lbf-conventions is scripted."""
     preset: Preset = "paper"
     """smoke: two tiny types; quick: one group; paper: all 32."""
+    algorithm: Algorithm | None = None
+    """Grow all groups with this learner instead of the planned one (qmix)."""
     steps: int | None = None
     """Joint steps of self-play for each group, if not the preset's."""
     episodes: int = 500
@@ -44,11 +47,14 @@ class Build:
         """Grow, judge, save."""
         from fastap.envs import make
         from fastap.teammates import zoo as store
-        from fastap.teammates.grow import PIECES, grow
+        from fastap.teammates.grow import grow
         from fastap.teammates.plan import conventions
 
         check_range("--episodes", self.episodes, 1, 100_000)
         practice, trunks = preset(self.env, self.preset, self.steps)
+        if self.algorithm:
+            chosen = {"algorithm": self.algorithm}
+            trunks = [dataclasses.replace(trunk, **chosen) for trunk in trunks]
         env = make(self.env)
         name = self.zoo or self.env
         if self.zoo not in (None, self.env, SCRIPTED):
@@ -60,13 +66,13 @@ class Build:
             manifest = {**store.describe(env, name, command), "kind": "scripted"}
             store.save(self.out, manifest | {"groups": conventions()})
         else:
-            if self.steps:
-                command += f" --steps {self.steps}"
+            asked = {"steps": self.steps, "algorithm": self.algorithm}
+            command += "".join(f" --{k} {v}" for k, v in asked.items() if v)
             with progress(console, "growing", practice.steps, "steps") as advance:
 
-                def tell(grown):
-                    done = grown.pieces / PIECES * practice.steps
-                    advance(done, f"self-play {grown.scores.mean():.2f}")
+                def tell(done, grown):
+                    words = f"self-play {grown.scores.mean():.2f}"
+                    advance(done * practice.steps, words)
 
                 groups = grow(env, trunks, practice, tell=tell)
             manifest, teams = store.of_groups(env, groups, name, command)
@@ -166,7 +172,7 @@ class Accept:
     pool: Literal["train", "validation"] = "validation"
     """Which groups; the held-out ones are for final tables only."""
     preset: Preset = "paper"
-    """smoke: nothing learnt; quick: 300,000 steps; paper: 3 million."""
+    """smoke: nothing learnt; quick: 300,000 steps; paper: 6 million."""
     seeds: int = 3
     """How many teams are trained for all groups together."""
     episodes: int = 500
@@ -175,7 +181,7 @@ class Accept:
     def run(self, console: Console) -> None:
         """Train best responses, ask who can be told apart, and record."""
         from fastap.teammates import zoo as store
-        from fastap.teammates.acceptance import best_responses
+        from fastap.teammates.acceptance import PIECES, Cast, accept
         from fastap.teammates.identify import identify
 
         check_range("--seeds", self.seeds, 1, 100)
@@ -184,16 +190,17 @@ class Accept:
         zoo = store.load(folder)
         if len(zoo.members(self.pool)) < 2:
             raise Mistake(f"The pool '{self.pool}' of {folder} has no two groups.")
-        practice, namings = effort(self.preset)
-        count = len(zoo.members(self.pool)) + self.seeds
-        console.print(f"training {count} teams beside the groups ...")
-        facts, agents = best_responses(
-            zoo, practice, self.pool, self.seeds, self.episodes
-        )
+        practice, naming = effort(self.preset)
+        cast = Cast(zoo.members(self.pool), self.seeds)
+        with progress(console, "training", practice.steps, "steps") as advance:
+            share = practice.steps / PIECES
+            tell = lambda piece, words: advance(piece * share, words)
+            facts, model = accept(zoo, practice, cast, self.episodes, tell)
         console.print("asking who can be told apart ...")
-        told = identify(zoo, agents, self.pool, 2 * self.episodes, namings)
-        store.save(folder, zoo.manifest | facts | told)
+        told = identify(zoo, model, self.pool, *naming)
+        store.save(folder, zoo.manifest | facts | told | {"accepted_on": self.pool})
         gap, known = facts["best_response_gap"], told["identifiability"]
+        console.print(gaps(facts["label_gaps"]))
         console.print(
             f"best-response gap {gap:.2f} (wanted: 0.15), types named {known:.1f} "
             f"times as often as by chance (wanted: 2). Wrote it into {folder}."
@@ -216,6 +223,16 @@ class Zoo:
     def run(self, console: Console) -> None:
         """Do what was asked for."""
         self.what.run(console)
+
+
+def gaps(rows: list[dict[str, Any]]) -> Table:
+    """Tabulate what being told the type of one's teammates is worth."""
+    table = Table("trained", "change", "memory", "qmix", "told", "switching")
+    for row in rows:
+        words = (row["trained"], row["change"], row["memory"])
+        scores = (f"{row[kind]:.2f}" for kind in ("qmix", "told", "switching"))
+        table.add_row(*words, *scores)
+    return table
 
 
 FACTS = (
@@ -274,16 +291,16 @@ def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
     return practice, trunks
 
 
-def effort(name: Preset) -> tuple[Any, int]:
-    """Return how to train best responses, and how many steps to learn names in."""
+def effort(name: Preset) -> tuple[Any, tuple[int, int]]:
+    """Return how to train best responses, and the episodes and steps to learn names."""
     from fastap.methods.learner import Learning
     from fastap.methods.practice import Practice
 
     tiny = Learning(hidden=8, embed=4)
     small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
     sizes = {
-        "smoke": (Practice(steps=500, learning=tiny, **small), 5),
-        "quick": (Practice(steps=300_000), 1_000),
-        "paper": (Practice(steps=3_000_000), 5_000),
+        "smoke": (Practice(steps=500, learning=tiny, **small), (32, 5)),
+        "quick": (Practice(steps=300_000), (2_000, 1_000)),
+        "paper": (Practice(steps=6_000_000), (20_000, 5_000)),
     }
     return sizes[name]

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
 from fastap.methods.networks import AbstractMixer, Monotone, Sum, Values, recur
 from fastap.methods.replay import Experience
@@ -28,11 +28,15 @@ class Learning:
     standardise: bool = True  # rewards, by their running mean and variance
 
 
+Known = Float[Array, "*R K C"] | None  # what is told of each group, if anything
+
+
 class Model(eqx.Module):
     """All that is learnt: n agents with parameters of their own, and a mixer."""
 
     agents: Values  # n of them, stacked
     mixer: AbstractMixer
+    known: Known = None  # given, not learnt
 
 
 class Rewards(eqx.Module):
@@ -65,17 +69,24 @@ class Learner(eqx.Module):
     rewards: Rewards
 
 
-def begin(env: Env, agents: int, learning: Learning, key: PRNGKeyArray) -> Learner:
+def begin(
+    env: Env,
+    agents: int,
+    learning: Learning,
+    key: PRNGKeyArray,
+    known: Known = None,
+) -> Learner:
     """Initialise a learner for the first `agents` slots of an environment."""
     spec = env.spec
     k_agents, k_mixer = jax.random.split(key)
-    inputs = spec.inputs + spec.actions
-    build = lambda k: Values(inputs, learning.hidden, spec.actions, k)
+    told = 0 if known is None else known.shape[1]
+    width = spec.inputs + spec.actions + told
+    build = lambda k: Values(width, learning.hidden, spec.actions, k)
     values = jax.vmap(build)(jax.random.split(k_agents, agents))
     mixer = Sum()
     if learning.mixer == "qmix":
         mixer = Monotone(agents, spec.state_inputs, learning.embed, k_mixer)
-    model = Model(values, mixer)
+    model = Model(values, mixer, known)
     nothing = Rewards(jnp.float32(1e-4), jnp.zeros(()), jnp.ones(()))
     state = optimiser(learning).init(eqx.filter(model, eqx.is_array))
     return Learner(model, model, state, jnp.array(0), nothing)
@@ -122,8 +133,8 @@ def loss(
 
     The next action is the online network's choice, its value the target's.
     """
-    inputs = observe(env, batch)
-    values, ahead = watch(model.agents, target.agents, inputs)
+    seen = observe(env, model.known, batch)
+    values, ahead = watch(model.agents, target.agents, seen)
     action = batch.action.astype(int)
     chosen = pick(values[:, :-1], action)
     greedy = jnp.argmax(jnp.where(batch.available, values, -jnp.inf), axis=-1)
@@ -137,12 +148,27 @@ def loss(
     return jnp.sum(error * batch.valid) / jnp.maximum(batch.valid.sum(), 1)
 
 
-def observe(env: Env, batch: Experience) -> Float[Array, "T1 n B I"]:
-    """Make network inputs: what each agent saw, and what it did before."""
+def observe(env: Env, known: Known, batch: Experience) -> Float[Array, "T1 n B I"]:
+    """Make network inputs of whole episodes, as each agent had them."""
     seen = jnp.transpose(batch.observation, (1, 2, 0, 3))
     last = jnp.transpose(batch.last, (1, 2, 0))
-    before = jax.nn.one_hot(last, env.spec.actions)
-    return jnp.concatenate([env.encode(seen), before], axis=-1)
+    group = jnp.concatenate([batch.group, batch.group[:, -1:]], axis=1).astype(int)
+    return inputs(env, known, seen, last, group.T[:, None])
+
+
+def inputs(
+    env: Env,
+    known: Known,
+    observation: Num[Array, "*n O"],
+    last: Int[Array, "*n"],
+    group: Int[Array, "*_"],
+) -> Float[Array, "*n I"]:
+    """Join what an agent sees, what it did before, and what it is told."""
+    parts = [env.encode(observation), jax.nn.one_hot(last, env.spec.actions)]
+    if known is not None:
+        told = jax.lax.stop_gradient(known)[group]
+        parts.append(jnp.broadcast_to(told, (*last.shape, known.shape[1])))
+    return jnp.concatenate(parts, axis=-1)
 
 
 def watch(
@@ -174,6 +200,7 @@ class Actor(AbstractPolicy):
 
     env: Env
     agents: Values  # one for each of its slots, stacked
+    known: Known = None
     epsilon: Float[Array, ""] | None = None  # none: greedy, and no dice are rolled
     groups: int = eqx.field(static=True, default=1)
 
@@ -185,8 +212,8 @@ class Actor(AbstractPolicy):
         self, memory: Float[Array, "P H"], glance: Glance, key: PRNGKeyArray
     ) -> tuple[Float[Array, "P H"], Int[Array, " P"]]:
         """Value the available actions and take the best, or any."""
-        last = jax.nn.one_hot(glance.last, glance.available.shape[1])
-        seen = jnp.concatenate([self.env.encode(glance.observation), last], axis=1)
+        now = (glance.observation, glance.last, glance.group)
+        seen = inputs(self.env, self.known, *now)
         memory, values = jax.vmap(lambda net, *x: net(*x))(self.agents, memory, seen)
         if self.epsilon is None:
             return memory, best(values, glance.available)

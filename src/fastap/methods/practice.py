@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from fastap.methods import replay
-from fastap.methods.learner import Learner, Learning, begin, update
-from fastap.methods.networks import Values
+from fastap.methods.learner import Known, Learner, Learning, Model, begin, update
 from fastap.methods.replay import Experience
 from fastap.problem.episode import Episode
 from fastap.problem.spec import Env
@@ -55,7 +54,7 @@ class Run(eqx.Module):
     rate: Float[Array, "*R"]
 
 
-Play = Callable[[Any, Values, Moment, PRNGKeyArray], Episode]  # the task comes first
+Play = Callable[[Any, Model, Moment, PRNGKeyArray], Episode]  # the task comes first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,14 +66,21 @@ class Drill:
     practice: Practice
     play: Play
 
-    def start(self, task: Any, rate: Float[Array, ""], key: PRNGKeyArray) -> Run:
+    def start(
+        self,
+        task: Any,
+        rate: Float[Array, ""],
+        key: PRNGKeyArray,
+        known: Known = None,
+    ) -> Run:
         """Begin a run with untrained agents and an empty memory."""
         k_learner, k_run = jax.random.split(key)
-        learner = begin(self.env, self.agents, self.practice.learning, k_learner)
+        learning = self.practice.learning
+        learner = begin(self.env, self.agents, learning, k_learner, known)
         now = Moment(jnp.float32(1), jnp.float32(0))
 
         def one(key):
-            episode = self.play(task, learner.model.agents, now, key)
+            episode = self.play(task, learner.model, now, key)
             return replay.keep(episode, self.agents)
 
         memory = replay.empty(jax.eval_shape(one, key), self.practice.capacity)
@@ -92,7 +98,7 @@ class Drill:
         key, k_play, k_learn = jax.random.split(run.key, 3)
         progress = now / practice.rounds(horizon)
         moment = Moment(practice.epsilon(now, horizon), progress.astype(jnp.float32))
-        one = lambda key: self.play(run.task, run.learner.model.agents, moment, key)
+        one = lambda key: self.play(run.task, run.learner.model, moment, key)
         episodes = jax.vmap(one)(jax.random.split(k_play, practice.episodes))
         fresh = replay.keep(episodes, self.agents)
         memory = replay.add(run.memory, fresh, now * practice.episodes)

@@ -2,27 +2,30 @@
 
 import dataclasses
 import functools
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from fastap.methods.learner import Actor
-from fastap.methods.networks import Values
+from fastap.methods.learner import Actor, Model
 from fastap.methods.practice import Drill, Moment, Practice
 from fastap.problem.episode import Episode
-from fastap.problem.rollout import Players, play
-from fastap.problem.schedule import Change
-from fastap.problem.spec import Env
+from fastap.problem.rollout import AbstractPolicy, Glance, Memory, Players, play
+from fastap.problem.schedule import Schedule, parse
 from fastap.teammates.crossplay import beside_all, cross_play, mean_return, summarise
-from fastap.teammates.population import only
 from fastap.teammates.scripted import Random
 from fastap.teammates.zoo import Zoo
 
 SURE = "highest"  # precision of products when judging, whatever the device
+CHANGES = ("stationary", "U[5,8]", "U[5,8]-same")
+MEMORIES: tuple[Memory, ...] = ("fresh", "watched")
+PIECES = 10  # training is cut into so many, and judged after each
+HEADLINE = {"trained": "U[5,8]", "change": "U[5,8]", "memory": "fresh"}
 
 
 def skills(zoo: Zoo, episodes: int, seed: int = 0) -> dict[str, Any]:
@@ -72,79 +75,203 @@ def skills(zoo: Zoo, episodes: int, seed: int = 0) -> dict[str, Any]:
 
 
 class Company(eqx.Module):
-    """The groups that a run of agents is trained beside."""
+    """The groups that a run of agents is trained beside, and whether they change."""
 
     allowed: Bool[Array, "*R K"]
+    changing: Bool[Array, "*R"]
 
 
 def beside(
-    zoo: Zoo, task: Company, agents: Values, now: Moment, key: PRNGKeyArray
+    zoo: Zoo, task: Company, model: Model, now: Moment, key: PRNGKeyArray
 ) -> Episode:
-    """Play one episode beside one of the allowed groups, unchanging."""
-    env, n = zoo.env, zoo.env.spec.controlled
+    """Play one episode beside one of the allowed groups, or several in turn."""
+    env, sizes = zoo.env, jnp.asarray(zoo.sizes)
     k_draw, k_play = jax.random.split(key)
-    draw = Change().draw
-    schedule = draw(jnp.asarray(zoo.sizes), task.allowed, env.spec.horizon, k_draw)
-    mates = only(zoo.policy, schedule.group[0], np.s_[n:])
-    mine = Actor(env=env, agents=agents, epsilon=now.epsilon)
-    return play(env, Players(mine, mates), schedule, k_play)
+    schedules = [
+        parse(change).draw(sizes, task.allowed, env.spec.horizon, k_draw)
+        for change in ("U[5,8]", "stationary")
+    ]
+    choose = lambda some, none: jnp.where(task.changing, some, none)
+    schedule = jax.tree.map(choose, *schedules)
+    mine = Actor(env, model.agents, model.known, now.epsilon)
+    return play(env, Players(mine, zoo.policy), schedule, k_play)
 
 
-def best_responses(
-    zoo: Zoo, practice: Practice, pool: str, seeds: int, episodes: int
-) -> tuple[dict[str, Any], Values]:
-    """Train agents for each group of a pool alone, and some for all of them.
+@dataclasses.dataclass(frozen=True)
+class Cast:
+    """Who is trained to accept a zoo, in the order of the runs.
 
-    The best-response gap is what knowing one's teammates in advance is worth:
-    how much better the agents trained for a group are with it than those for all.
-    Returns the facts, and one of the teams trained for all.
+    First a best response to each group of the pool alone; then, for every seed,
+    agents for all of them: told the type of the group or not, met by changes
+    while training or not.
     """
-    members, count = zoo.members(pool), len(zoo.groups)
-    alone = np.eye(count, dtype=bool)[members]
-    together = np.zeros((seeds, count), bool)
-    together[:, members] = True
-    allowed = np.concatenate([alone, together])
-    play = functools.partial(beside, zoo)
-    drill = Drill(zoo.env, zoo.env.spec.controlled, practice, play)
-    agents = train_all(drill, Company(jnp.asarray(allowed)))
-    earned = judge_all(zoo.env, zoo, agents, episodes)
-    own = earned[np.arange(len(members)), members]
-    general = earned[len(members) :, members].mean(0)
+
+    members: Int[np.ndarray, " k"]
+    seeds: int
+    ways = tuple(itertools.product(("stationary", "U[5,8]"), ("qmix", "told")))
+
+    def tasks(self, zoo: Zoo) -> tuple[Company, Float[Array, "R K C"]]:
+        """Say whom each run is trained beside, and what it is told of them."""
+        count = len(zoo.groups)
+        types = np.eye(zoo.types.max() + 1, dtype=np.float32)[zoo.types]
+        every = np.isin(np.arange(count), self.members)
+        ways = [way for way in self.ways for _ in range(self.seeds)]
+        allowed = [*np.eye(count, dtype=bool)[self.members], *([every] * len(ways))]
+        alone = [("stationary", "qmix")] * len(self.members)
+        changing = [trained != "stationary" for trained, _ in alone + ways]
+        known = [types * (kind == "told") for _, kind in alone + ways]
+        company = Company(jnp.asarray(np.array(allowed)), jnp.asarray(changing))
+        return company, jnp.asarray(np.array(known))
+
+    def runs(self, trained: str, kind: str) -> slice:
+        """Find the runs of one way of training."""
+        first = len(self.members) + self.seeds * self.ways.index((trained, kind))
+        return np.s_[first : first + self.seeds]
+
+
+Tell = Callable[[int, str], None]
+
+
+def accept(
+    zoo: Zoo, practice: Practice, cast: Cast, episodes: int, tell: Tell
+) -> tuple[dict[str, Any], Model]:
+    """Train the whole cast at once, and find what knowing one's teammates is worth.
+
+    The best-response gap: how much better the agents trained for a group alone
+    are with it than those trained for all. The label gap: what being told the
+    type adds. Returns the facts, and one of the teams trained for all.
+    """
+    drill = Drill(
+        zoo.env, zoo.env.spec.controlled, practice, functools.partial(beside, zoo)
+    )
+    models, curves = train_all(zoo, drill, cast, tell)
+    earned = judge_all(zoo, models, episodes)
+    own = earned[np.arange(len(cast.members)), cast.members]
+    general = earned[cast.runs("stationary", "qmix")][:, cast.members].mean(0)
+    rows = label_gaps(zoo, cast, models, episodes)
+    headline = next(row for row in rows if HEADLINE.items() <= row.items())
     facts = {
         "best_response_gap": round(float((own - general).mean()), 4),
         "best_responses": {
-            "pool": pool,
             "alone": own.round(4).tolist(),
             "together": general.round(4).tolist(),
             "steps": practice.steps,
-            "seeds": seeds,
+            "seeds": cast.seeds,
         },
+        "label_gap": round(headline["told"] - headline["qmix"], 4),
+        "label_gaps": rows,
+        "curves": curves,
     }
-    return facts, jax.tree.map(lambda x: x[-1], agents)
+    one = cast.runs("U[5,8]", "qmix").stop - 1
+    return facts, jax.tree.map(lambda x: x[one], models)
 
 
-def train_all(drill: Drill, tasks: Company, rate: float = 5e-4) -> Values:
-    """Train one run for each task, all side by side; return their agents."""
-    runs = len(tasks.allowed)
-    keys = jax.vmap(jax.random.key)(jnp.arange(runs))
-    state = jax.jit(jax.vmap(drill.start))(tasks, jnp.full(runs, rate), keys)
-    rounds = jnp.arange(drill.practice.rounds(drill.env.spec.horizon))
+def train_all(
+    zoo: Zoo, drill: Drill, cast: Cast, tell: Tell, rate: float = 5e-4
+) -> tuple[Model, dict[str, list[float]]]:
+    """Train all runs side by side; return them, and the curve of each way."""
+    tasks, known = cast.tasks(zoo)
+    count = len(known)
+    keys = jax.vmap(jax.random.key)(jnp.arange(count))
+    state = jax.jit(jax.vmap(drill.start))(tasks, jnp.full(count, rate), keys, known)
+    rounds = drill.practice.rounds(drill.env.spec.horizon)
     train = jax.jit(drill.improve, donate_argnums=0)
-    return train(state, rounds)[0].learner.model.agents
+    curves: dict[str, list[float]] = {f"{a} {b}": [] for a, b in cast.ways}
+    for piece in range(PIECES):
+        ends = [rounds * p // PIECES for p in (piece, piece + 1)]
+        if ends[0] == ends[1]:
+            continue
+        state, earned = train(state, jnp.arange(*ends))
+        last = np.asarray(earned[-max(1, len(earned) // 4) :].mean(0))
+        for way in cast.ways:
+            score = round(float(last[cast.runs(*way)].mean()), 4)
+            curves[" ".join(way)].append(score)
+        tell(piece + 1, f"return {last.mean():.2f}")
+    return state.learner.model, curves
 
 
 def judge_all(
-    env: Env, zoo: Zoo, agents: Values, episodes: int, seed: int = 1
+    zoo: Zoo, models: Model, episodes: int, seed: int = 1
 ) -> Float[np.ndarray, "R K"]:
     """Play every run's agents beside every group, greedily, unchanging."""
+    env, sizes = zoo.env, jnp.asarray(zoo.sizes)
     keys = jax.random.split(jax.random.key(seed), episodes)
-    sizes = jnp.asarray(zoo.sizes)
 
     @jax.jit
-    def test(agents):
-        act = lambda part: Actor(env=env, agents=part)
-        one = lambda part: beside_all(env, act(part), zoo.policy, sizes, keys)
-        return jax.lax.map(one, agents)
+    def test(models):
+        act = lambda model: Actor(env, model.agents, model.known)
+        one = lambda model: beside_all(env, act(model), zoo.policy, sizes, keys)
+        return jax.lax.map(one, models)
 
     with jax.default_matmul_precision(SURE):
-        return np.asarray(test(agents), float)
+        return np.asarray(test(models), float)
+
+
+class Switching(AbstractPolicy):
+    """For every group the team trained for it; all of them watch, one acts."""
+
+    team: Actor  # stacked, one for each response
+    response: Int[Array, " K"]  # to each group
+    groups: int = eqx.field(static=True, default=1)
+
+    def start(self, slots: int) -> PyTree[Array]:
+        """Return the empty memories of all teams, slots first."""
+        count = len(self.team.agents.leave.bias)
+        return jnp.zeros((slots, count, self.team.agents.gru.width))
+
+    def act(
+        self, memory: PyTree[Array], glance: Glance, key: PRNGKeyArray
+    ) -> tuple[PyTree[Array], Int[Array, " P"]]:
+        """Let all teams look; do what the response to the present group would."""
+        look = lambda team, memory: team.act(memory, glance, key)
+        each = jax.vmap(look, in_axes=(0, 1), out_axes=(1, 0))
+        memory, actions = each(self.team, memory)
+        return memory, actions[self.response[glance.group]]
+
+
+def label_gaps(
+    zoo: Zoo, cast: Cast, models: Model, episodes: int
+) -> list[dict[str, Any]]:
+    """Tabulate QMIX, QMIX told the type, and the switching best response."""
+    env = zoo.env
+    response = np.zeros(len(zoo.groups), int)
+    response[cast.members] = np.arange(len(cast.members))
+    act = lambda model: Actor(env, model.agents, model.known)
+    best, rest = (
+        jax.tree.map(lambda x, part=part: x[part], models)
+        for part in (np.s_[: len(cast.members)], np.s_[len(cast.members) :])
+    )
+    switching = Switching(act(best), jnp.asarray(response))
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def earn(memory: Memory, schedules, keys):
+        def mean(policy):
+            players = Players(policy, zoo.policy, memory)
+            each = lambda schedule, key: play(env, players, schedule, key).total
+            return jax.vmap(each)(schedules, keys).mean()
+
+        return mean(switching), jax.lax.map(lambda model: mean(act(model)), rest)
+
+    def rows(change: str, memory: Memory) -> list[dict[str, Any]]:
+        with jax.default_matmul_precision(SURE):
+            top, general = earn(memory, *episodes_of(zoo, cast, change, episodes))
+        ways = np.asarray(general, float).reshape(2, 2, -1).mean(-1).round(4)
+        return [
+            {"trained": trained, "change": change, "memory": memory}
+            | {"qmix": qmix, "told": told, "switching": round(float(top), 4)}
+            for trained, (qmix, told) in zip(CHANGES, ways.tolist(), strict=False)
+        ]
+
+    cases = itertools.product(CHANGES, MEMORIES)
+    return [row for change, memory in cases for row in rows(change, memory)]
+
+
+def episodes_of(
+    zoo: Zoo, cast: Cast, change: str, count: int
+) -> tuple[Schedule, Key[Array, " E"]]:
+    """Draw the teams and the chance of episodes beside the groups of the pool."""
+    sizes, horizon = jnp.asarray(zoo.sizes), zoo.env.spec.horizon
+    allowed = jnp.asarray(np.isin(np.arange(len(zoo.groups)), cast.members))
+    keys = jax.vmap(jax.random.split)(jax.random.split(jax.random.key(2), count))
+    draw = functools.partial(parse(change).draw, sizes, allowed, horizon)
+    return jax.jit(jax.vmap(draw))(keys[:, 0]), keys[:, 1]

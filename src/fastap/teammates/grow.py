@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from fastap.methods.learner import Actor
+from fastap.methods.learner import Actor, Model
 from fastap.methods.networks import Values
 from fastap.methods.practice import Drill, Moment, Practice, Run
 from fastap.problem.episode import Episode
@@ -22,6 +22,7 @@ from fastap.teammates.conventions import Convention, teach
 
 Pool = Literal["train", "validation", "held-out"]
 Skill = Literal["full", "half"]
+Algorithm = Literal["qmix", "vdn"]
 HALF = 0.55  # of its trunk's last score, at which a half-skilled team stays
 PIECES, PARTING = 20, 14  # training is cut into pieces; members part after some
 JUDGED = 200  # episodes after every piece
@@ -35,14 +36,14 @@ class Lesson(eqx.Module):
 
 
 def lesson(
-    env: Env, each: Lesson, agents: Values, now: Moment, key: PRNGKeyArray
+    env: Env, each: Lesson, model: Model, now: Moment, key: PRNGKeyArray
 ) -> Episode:
     """Play an episode to learn from: with absences in time, and nudged rewards."""
     spec = env.spec
     k_size, k_play = jax.random.split(key)
     size = jax.random.randint(k_size, (), spec.least, spec.mates + 1)
     size = jnp.where(now.progress >= each.absences, size, spec.mates)
-    episode = self_play(env, agents, now.epsilon, size, k_play)
+    episode = self_play(env, model.agents, now.epsilon, size, k_play)
     return teach(env, each.convention, now.progress, episode)
 
 
@@ -91,6 +92,7 @@ class Trunk:
     side: int
     seed: int
     members: tuple[Member, ...]
+    algorithm: Algorithm = "qmix"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +115,7 @@ class Grown:
     scores: Float[np.ndarray, " R"]  # with everybody there
 
 
-Tell = Callable[[Grown], None]
+Tell = Callable[[float, Grown], None]  # the share that is done comes first
 
 
 def grow(
@@ -121,9 +123,23 @@ def grow(
     trunks: Sequence[Trunk],
     practice: Practice,
     rate: float = 5e-4,
-    tell: Tell = lambda grown: None,
+    tell: Tell = lambda done, grown: None,
 ) -> list[Group]:
-    """Grow all groups together: first the trunks, then the branches.
+    """Grow groups, those of one algorithm together, in the order of the trunks."""
+    kinds, groups = sorted({trunk.algorithm for trunk in trunks}), []
+    for i, kind in enumerate(kinds):
+        learning = dataclasses.replace(practice.learning, mixer=kind)
+        mine = [trunk for trunk in trunks if trunk.algorithm == kind]
+        heard = lambda done, grown, i=i: tell((i + done) / len(kinds), grown)
+        how = dataclasses.replace(practice, learning=learning)
+        groups += grow_together(env, mine, how, rate, heard)
+    return sorted(groups, key=lambda group: trunks.index(group.trunk))
+
+
+def grow_together(
+    env: Env, trunks: Sequence[Trunk], practice: Practice, rate: float, tell: Tell
+) -> list[Group]:
+    """Grow all groups at once: first the trunks, then the branches.
 
     A trunk always has everybody there; absences begin where members part. A
     half-skilled member is its trunk when that had learnt about half.
@@ -189,5 +205,5 @@ def _train(
         agents = runs.learner.model.agents
         scores = np.asarray(test(agents, jnp.array(env.spec.mates), keys))
         grown = Grown(piece + 1, runs, jax.tree.map(np.array, agents), scores)
-        tell(grown)
+        tell(grown.pieces / PIECES, grown)
         yield grown

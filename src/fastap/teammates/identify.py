@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fastap.methods import replay
-from fastap.methods.learner import Actor, observe
+from fastap.methods.learner import Actor, Model, observe
 from fastap.methods.networks import Values, recur
 from fastap.methods.replay import Experience
 from fastap.problem.rollout import Players, play
@@ -24,7 +24,7 @@ MEASURED = 4  # the lag at which the answer counts
 
 
 def identify(
-    zoo: Zoo, agents: Values, pool: str, episodes: int, steps: int
+    zoo: Zoo, model: Model, pool: str, episodes: int, steps: int
 ) -> dict[str, Any]:
     """Train a GRU to name the type of the group that is there; return how often.
 
@@ -35,7 +35,7 @@ def identify(
     names, types = np.unique(zoo.types[members], return_inverse=True)
     label = np.zeros(len(zoo.groups), int)
     label[members] = types
-    live = jax.jit(functools.partial(_live, zoo, agents, members))
+    live = jax.jit(functools.partial(_live, zoo, model, members))
     k_train, k_test, k_fit = jax.random.split(jax.random.key(11), 3)
     seen = [live(jax.random.split(k, episodes)) for k in (k_train, k_test)]
     net = fit(zoo, seen[0][0], jnp.asarray(label), len(names), (steps, k_fit))
@@ -63,12 +63,12 @@ def _at(valid: Any, lag: Any, k: int, shape: tuple[int, ...]) -> Any:
 
 
 def _live(
-    zoo: Zoo, agents: Values, members: Any, keys: Array
+    zoo: Zoo, model: Model, members: Any, keys: Array
 ) -> tuple[Experience, Int[Array, "B T"]]:
     """Play episodes with changing groups; say how long ago the last change was."""
     env = zoo.env
     allowed = jnp.zeros(len(zoo.groups), bool).at[members].set(True)
-    mine = Actor(env=env, agents=agents)
+    mine = Actor(env=env, agents=model.agents, known=model.known)
 
     def one(key):
         k_draw, k_play = jax.random.split(key)
@@ -119,7 +119,7 @@ def fit(
 
 def name(zoo: Zoo, net: Values, seen: Experience) -> Float[Array, "T n B C"]:
     """Give every type a score at every step, from the past of one agent."""
-    xs = observe(zoo.env, seen)[:-1]
+    xs = observe(zoo.env, None, seen)[:-1]
     steps, agents, count, _ = xs.shape
     flat = xs.reshape(steps, 1, agents * count, -1)
     memory = net.gru.memory

@@ -13,7 +13,7 @@ UNSEEN = ((1, 0), (2, 1))
 
 
 def trunk(pool: Pool, habit: tuple[int, int], seed: int, *members: Member) -> Trunk:
-    """Plan one type's run and the members that branch from it."""
+    """Plan one type's run by QMIX and the members that branch from it."""
     corner, side = habit
     name = f"{CORNERS[corner]}, {SIDES[side]} free"
     return Trunk(name, pool, corner, side, seed, members)
@@ -42,31 +42,36 @@ ORDERS = {  # directions over the board: what comes first is smallest along them
     "left": (0, 1),
     "bottom": (-1, 0),
 }
+SIZES = dict(zip(ORDERS, (2, 1, 1, 1, 2, 1), strict=True))  # part of a type
+NOISE = {  # of the members of a type; those of validation span what those of train do
+    "train": (0.02, 0.03, 0.04, 0.05),
+    "validation": (0.025, 0.055),
+    "held-out": (0.03, 0.06),
+}
 
 
 def conventions() -> list[dict[str, Any]]:
     """Plan the scripted zoo: orders of food, in variants that err more or less."""
     corners, edges = list(ORDERS)[:4], list(ORDERS)[4:]
-    some = lambda names, count: [(name, i) for name in names for i in range(count)]
     plans = {
-        "train": some(corners, 4),
-        "validation": some(corners, 2),
-        "held-out": some((corners[0], corners[3], *edges), 2),
+        "train": corners,
+        "validation": corners,
+        "held-out": (corners[0], corners[3], *edges),
     }
-    shift = {"train": 0.0, "validation": 0.01, "held-out": 0.02}
     return [
         {
             "name": f"{name} {i + 1}, {pool}",
             "pool": pool,
             "type": name,
-            "size": 2 - i % 2,
+            "size": SIZES[name],
             "skill": "full",
             "order": ORDERS[name],
-            "noise": round(shift[pool] + 0.02 * i, 3),
+            "noise": noise,
             "sight": 6,
         }
-        for pool, rows in plans.items()
-        for name, i in rows
+        for pool, names in plans.items()
+        for name in names
+        for i, noise in enumerate(NOISE[pool])
     ]
 
 

@@ -110,7 +110,7 @@ def of_groups(
                 "type": trunk.type,
                 "size": member.size,
                 "skill": member.skill,
-                "algorithm": "qmix",
+                "algorithm": trunk.algorithm,
                 "corner": trunk.corner,
                 "side": trunk.side,
                 "seed": trunk.seed,
