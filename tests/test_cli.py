@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from fastap import __version__, make
 from fastap.benchmarks import learning
 from fastap.cli import main
+from fastap.envs.prey import Trained, load_prey
 from fastap.methods.learner import Learning
 from fastap.methods.practice import Practice
 
@@ -202,7 +204,7 @@ def small_zoo(tmp_path_factory):
 def test_a_zoo_is_built_shown_and_drawn(small_zoo, capsys, tmp_path):
     main(("zoo", "show", "--zoo", str(small_zoo), "--json"))
     shown = json.loads(capsys.readouterr().out)
-    assert len(shown["groups"]) == 6 and shown["env"] == "lbf"
+    assert len(shown["groups"]) == 4 and shown["env"] == "lbf"
     keys = {"name", "pool", "size", "skill", "type", "selfplay", "score", "cluster"}
     assert all(group.keys() == keys for group in shown["groups"])
     facts = {"best_selfplay", "floor", "diagonal", "off_diagonal", "ari", "clusters"}
@@ -229,9 +231,9 @@ def test_a_zoo_is_clustered(small_zoo, capsys, tmp_path):
     labels = [group["cluster"] for group in shown["groups"]]
     assert set(labels) == set(range(shown["clusters"])) and -1 <= shown["ari"] <= 1
     log = json.loads((small_zoo / "clustering.json").read_text())
-    assert len(log["order"]) == 6 and len(log["choices"]) == 6
+    assert len(log["order"]) == 4 and len(log["choices"]) == 6
     for past in log["choices"].values():
-        assert [choice["group"] for choice in past] == list(range(6))
+        assert [choice["group"] for choice in past] == list(range(4))
     assert "is not empty" in refused(capsys, "zoo", "cluster", *where, *quick)
 
 
@@ -242,8 +244,30 @@ def test_a_zoo_is_judged(small_zoo, capsys):
     main(("zoo", "show", "--zoo", str(small_zoo), "--json"))
     shown = json.loads(capsys.readouterr().out)
     assert abs(shown["best_response_gap"]) <= 1 and shown["identifiability"] >= 0
+    facts = json.loads((small_zoo / "manifest.json").read_text())
+    found = facts["best_responses"]
+    gaps = np.array(found["alone"]) - np.array(found["together"])
+    assert shown["best_response_gap"] == pytest.approx(gaps.mean(), abs=1e-3)
+    rows = facts["label_gaps"]
+    assert len({(r["trained"], r["change"], r["memory"]) for r in rows}) == 12
+    met = {"trained": "U[5,8]", "change": "U[5,8]", "memory": "fresh"}
+    (row,) = (row for row in rows if met.items() <= row.items())
+    gap = row["told"] - row["qmix"]
+    assert shown["label_gap"] == pytest.approx(gap, abs=1e-3)
     message = refused(capsys, "zoo", "accept", "--zoo", str(small_zoo), *quick)
     assert "'validation'" in message and "has no two groups" in message
+
+
+def test_a_prey_is_raised(capsys, tmp_path):
+    where = ("zoo", "prey", "--preset", "smoke", "--out", str(tmp_path / "prey"))
+    main(where)
+    assert "Chasers touch it" in capsys.readouterr().out
+    nerves = load_prey(tmp_path / "prey" / "prey.safetensors")
+    env = make("pp", prey=Trained(nerves))
+    assert env.prey.nerves.inputs == 14
+    facts = json.loads((tmp_path / "prey" / "prey.json").read_text())
+    assert 0 <= facts["touched"] <= 1 and 0 <= facts["home"] <= 1
+    assert "is not empty" in refused(capsys, *where)
 
 
 def test_a_damaged_zoo_is_refused_and_left_alone(small_zoo, capsys, tmp_path):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from fastap import make
 from fastap.envs.navigation import Navigation
 from fastap.envs.particles import Arena
-from fastap.envs.pursuit import Fleeing, Pursuit
+from fastap.envs.prey import Fleeing, Trained
+from fastap.envs.pursuit import Pursuit
 from fastap.problem.spec import Mistake
 
 SEEDS = st.integers(0, 2**31 - 1)
@@ -174,20 +175,28 @@ def test_the_prey_runs_from_the_nearest_predator():
 
 
 def test_pursuit_works_without_obstacles(key):
-    env = Pursuit(obstacles=0)
+    env = Pursuit(obstacles=0, prey=Fleeing())
     world = env.reset(jnp.ones(3, bool), key)
     after, _ = env.step(world, jnp.zeros(3, int), key)
     assert env.view(after).observation.shape == (3, 12) == (3, env.spec.observation)
 
 
-def test_the_prey_stays_in_the_arena(key):
+def test_the_trained_prey_is_refused_where_it_does_not_fit():
+    for sizes in ({"obstacles": 1}, {"agents": 4}):
+        with pytest.raises(Mistake, match="3 predators and 2 obstacles"):
+            Pursuit(**sizes)
+
+
+@pytest.mark.parametrize("kind", ["trained", "fleeing"])
+def test_the_prey_stays_in_the_arena(key, kind):
     """It is caught by chasers now and then, and does not simply run away."""
     from fastap.experiments.environments import draw_schedule
     from fastap.problem.rollout import Players, film
     from fastap.problem.schedule import parse
     from fastap.teammates.scripted import Chaser
 
-    env = Pursuit()
+    env = Pursuit() if kind == "trained" else Pursuit(prey=Fleeing())
+    assert isinstance(env.prey, Trained) == (kind == "trained")
 
     def one(key):
         plan = draw_schedule(env, parse("stationary"), key)

@@ -10,10 +10,10 @@ import pytest
 
 from fastap.envs.foraging import NORTH, SOUTH, Foraging
 from fastap.methods.learner import Actor, Learning, begin
-from fastap.methods.practice import Moment, Practice
+from fastap.methods.practice import Moment
 from fastap.problem.rollout import Glance
 from fastap.teammates import identify as naming
-from fastap.teammates.acceptance import Cast, Company, Switching, accept, beside, skills
+from fastap.teammates.acceptance import Cast, Company, Switching, beside, skills
 from fastap.teammates.identify import identify
 from fastap.teammates.labels import recorded_order
 from fastap.teammates.population import Own, mix
@@ -22,7 +22,6 @@ from fastap.teammates.zoo import Zoo
 
 ENV = Foraging(horizon=12, rows=4, columns=4, foods=1)
 TINY = Learning(hidden=8, embed=4)
-SMALL = Practice(steps=480, episodes=4, updates=1, batch=4, capacity=16, learning=TINY)
 KEY = jax.random.key(0)
 up = Own(decide=lambda glance, key: jnp.full(len(glance.slot), NORTH))
 down = Own(decide=lambda glance, key: jnp.full(len(glance.slot), SOUTH))
@@ -119,7 +118,7 @@ def test_the_switching_response_is_the_team_of_whoever_is_there(model):
     """All its teams keep watching, so a change finds a team with a full memory."""
     other = begin(ENV, 2, TINY, jax.random.key(1)).model.agents
     both = jax.tree.map(lambda *x: jnp.stack(x), model.agents, other)
-    policy = Switching(Actor(env=ENV, agents=both), jnp.array([1, 0]))
+    policy = Switching(team=Actor(env=ENV, agents=both), response=jnp.array([1, 0]))
     seen = begin_to_see(8)
     memory = policy.start(2)
     alone = {k: jnp.zeros((2, 8)) for k in (0, 1)}
@@ -148,26 +147,6 @@ def begin_to_see(steps):
             group=jnp.array(0),
             world=world,
         )
-
-
-def test_acceptance_compares_group_by_group_and_way_by_way():
-    zoo = zoo_of(mix(up, down), [("up", 2), ("down", 2)])
-    cast, heard = Cast(np.arange(2), 2), []
-    facts, model = accept(zoo, SMALL, cast, 8, lambda *words: heard.append(words))
-    found = facts["best_responses"]
-    gaps = np.array(found["alone"]) - np.array(found["together"])
-    assert facts["best_response_gap"] == pytest.approx(gaps.mean(), abs=1e-3)
-    assert heard[-1][0] == 10
-    rows = facts["label_gaps"]
-    assert len({(r["trained"], r["change"], r["memory"]) for r in rows}) == 12
-    (row,) = (
-        row
-        for row in rows
-        if (row["trained"], row["change"], row["memory"])
-        == ("U[5,8]", "U[5,8]", "fresh")
-    )
-    assert facts["label_gap"] == pytest.approx(row["told"] - row["qmix"], abs=1e-3)
-    assert not np.any(model.known)  # the team that is asked to name was told nothing
 
 
 def test_who_is_told_remembers_another_past():

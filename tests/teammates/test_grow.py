@@ -12,8 +12,18 @@ from fastap.envs.foraging import Foraging
 from fastap.experiments.learnability import Trial, measure
 from fastap.methods.learner import Learning
 from fastap.methods.practice import Drill, Practice
+from fastap.teammates import grow as growing
 from fastap.teammates.conventions import no_conventions
-from fastap.teammates.grow import Lesson, judge, lesson, self_play
+from fastap.teammates.grow import (
+    Group,
+    Lesson,
+    Member,
+    Trunk,
+    grow,
+    judge,
+    lesson,
+    self_play,
+)
 
 ENV = Foraging(horizon=6)
 TINY = Practice(
@@ -91,3 +101,22 @@ def test_a_trial_reports_every_run_at_every_point():
     assert {p.bodies for p in points} == {3, 4} and {p.seed for p in points} == {0, 1}
     assert [p.steps for p in points][-1] == TINY.steps
     assert all(0 <= p.score <= 1 and p.seconds > 0 for p in points)
+
+
+def test_groups_of_both_algorithms_come_in_the_order_of_the_plan(monkeypatch):
+    """Those of one algorithm are grown together; progress counts both lots."""
+    lots, heard = [], []
+
+    def grow_lot(env, trunks, practice, rate, tell):
+        lots.append((practice.learning.mixer, [trunk.seed for trunk in trunks]))
+        tell(1.0, None)
+        return [Group(trunk, trunk.members[0], None, 0) for trunk in trunks]
+
+    monkeypatch.setattr(growing, "grow_together", grow_lot)
+    plan = [
+        Trunk("a", "train", 0, 0, seed, (Member(2),), kind)
+        for seed, kind in enumerate(("vdn", "qmix", "vdn"))
+    ]
+    groups = grow(ENV, plan, TINY, tell=lambda done, grown: heard.append(done))
+    assert lots == [("qmix", [1]), ("vdn", [0, 2])] and heard == [0.5, 1.0]
+    assert [group.trunk.seed for group in groups] == [0, 1, 2]

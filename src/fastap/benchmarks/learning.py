@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from fastap.benchmarks.environments import Row
 from fastap.envs import make
 from fastap.methods import replay
-from fastap.methods.learner import Actor, Learning, begin, update
+from fastap.methods.learner import Actor, Learning, Model, act_by, begin, update
 from fastap.methods.networks import Values
 from fastap.methods.practice import Drill, Moment, Practice, Run
 from fastap.problem.episode import Episode
@@ -93,7 +93,7 @@ def beside(
     """Play beside a team that does not learn."""
     del task
     spec = env.spec
-    first = Actor(env=env, agents=model.agents, epsilon=now.epsilon)
+    first = act_by(env, model, now.epsilon)
     rest = Actor(env=env, agents=mates)
     sizes = jnp.array([spec.mates])
     k_draw, k_play = jax.random.split(key)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from fastap.commands.clusters import Cluster
 from fastap.commands.edge import ZooName, check_range, measured, prepare, progress
+from fastap.commands.prey import Prey
 from fastap.problem.spec import Mistake
 
 Preset = Literal["smoke", "quick", "paper"]
@@ -209,14 +210,15 @@ class Accept:
 
 @dataclasses.dataclass(frozen=True)
 class Zoo:
-    """Teammates: build, show, crossplay, cluster, accept."""
+    """Teammates: build, show, crossplay, cluster, accept; and the prey of pp."""
 
     what: Annotated[
         Annotated[Build, tyro.conf.subcommand("build")]
         | Annotated[Show, tyro.conf.subcommand("show")]
         | Annotated[Crossplay, tyro.conf.subcommand("crossplay")]
         | Annotated[Cluster, tyro.conf.subcommand("cluster")]
-        | Annotated[Accept, tyro.conf.subcommand("accept")],
+        | Annotated[Accept, tyro.conf.subcommand("accept")]
+        | Annotated[Prey, tyro.conf.subcommand("prey")],
         tyro.conf.arg(name=""),
     ]
 
@@ -273,14 +275,19 @@ def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
     """Return how to practise and what to grow."""
     from fastap.methods.learner import Learning
     from fastap.methods.practice import Practice
+    from fastap.teammates.grow import Member
     from fastap.teammates.plan import plan
 
     trunks = plan(env)
     one = dataclasses.replace(trunks[0], members=trunks[0].members[:1])
+    two = [
+        dataclasses.replace(trunk, members=(trunk.members[i], Member(2, "half")))
+        for i, trunk in enumerate(trunks[:2])
+    ]
     tiny = Learning(hidden=8, embed=4)
     small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
     sizes = {
-        "smoke": (Practice(steps=2_000, learning=tiny, **small), trunks[:2]),
+        "smoke": (Practice(steps=2_000, learning=tiny, **small), two),
         "quick": (Practice(steps=3_000_000), (one,)),
         "paper": (Practice(steps=6_000_000), trunks),
     }

@@ -1,6 +1,5 @@
 """Predator-prey: slow predators corner a fast prey between obstacles."""
 
-import abc
 from typing import Literal
 
 import equinox as eqx
@@ -14,13 +13,14 @@ from fastap.envs.particles import (
     arrive,
     between,
     everything,
-    length,
     points,
     seen_from,
     settle,
 )
+from fastap.envs.prey import OBSTACLE, AbstractPrey, Trained, shipped
 from fastap.problem.spec import (
     Env,
+    Mistake,
     Outcome,
     Scene,
     Shape,
@@ -34,52 +34,13 @@ from fastap.problem.spec import (
 
 PREDATOR = Body(radius=0.075, push=3.0, fastest=1.0)
 PREY = Body(radius=0.05, push=4.0, fastest=1.3)
-OBSTACLE = 0.2  # its radius
 TOUCH = 10.0  # what each predator earns for each contact with the prey
-
-
-class AbstractPrey(eqx.Module):
-    """A prey's policy: from what it sees to one of the five moves."""
-
-    @abc.abstractmethod
-    def __call__(
-        self, observation: Float[Array, " O"], obstacles: int
-    ) -> Int[Array, ""]:
-        """Choose from [velocity, position, obstacles, predators], mpe2's order.
-
-        An absent predator is seen as zeros.
-        """
-
-
-class Fleeing(AbstractPrey):
-    """Runs from predators, the nearer the harder, and back from the border."""
-
-    def __call__(
-        self, observation: Float[Array, " O"], obstacles: int
-    ) -> Int[Array, ""]:
-        """Weigh every danger by its inverse square and take the best axis."""
-        pairs = observation.reshape(-1, 2)
-        marks, hunters = pairs[2 : 2 + obstacles], pairs[2 + obstacles :]
-        soon = pairs[1] + 0.4 * pairs[0]  # it cannot stop at once
-        wall = -jnp.sign(soon) * jnp.square(jnp.maximum(jnp.abs(soon) - 0.6, 0.0))
-        flight = away(hunters, 0.0) + 0.3 * away(marks, OBSTACLE) + 40.0 * wall
-        signed = jnp.stack([-flight[0], flight[0], -flight[1], flight[1]])
-        return 1 + jnp.argmax(signed)
-
-
-def away(gaps: Float[Array, "n 2"], radius: float) -> Float[Array, " 2"]:
-    """Sum the directions away from things, by their inverse squared distance."""
-    distance = length(gaps)
-    there = distance > 0
-    depth = jnp.maximum(distance - radius, 0.05)
-    weight = jnp.where(there, 1 / (depth**2 * jnp.maximum(distance, 1e-6)), 0.0)
-    return -jnp.sum(gaps * weight[:, None], axis=0)
 
 
 class Pursuit(Env):
     """mpe2's simple_tag, played by the predators, with a team that may change."""
 
-    prey: AbstractPrey = Fleeing()
+    prey: AbstractPrey = eqx.field(default_factory=shipped)
     agents: int = eqx.field(static=True, default=3)
     controlled: int = eqx.field(static=True, default=2)
     least: int = eqx.field(static=True, default=1)
@@ -92,6 +53,12 @@ class Pursuit(Env):
     def __check_init__(self):
         check_sizes("pp", self, agents=1, obstacles=0, horizon=1)
         check_team("pp", self.agents, self.controlled, self.least)
+        seen = 2 * (2 + self.obstacles + self.agents)
+        if isinstance(self.prey, Trained) and self.prey.nerves.inputs != seen:
+            raise Mistake(
+                "pp: the trained prey knows 3 predators and 2 obstacles; for other "
+                "numbers pass prey=Fleeing() from fastap.envs.prey."
+            )
 
     @property
     def spec(self) -> Spec:

@@ -220,6 +220,11 @@ class Actor(AbstractPolicy):
         return memory, explore(values, glance.available, self.epsilon, key)
 
 
+def act_by(env: Env, model: Model, epsilon: Float[Array, ""] | None = None) -> Actor:
+    """Put a model's agents to work, with all that they are told."""
+    return Actor(env=env, agents=model.agents, known=model.known, epsilon=epsilon)
+
+
 def explore(
     values: Float[Array, "P A"],
     available: Bool[Array, "P A"],

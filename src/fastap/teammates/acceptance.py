@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from fastap.methods.learner import Actor, Model
+from fastap.methods.learner import Actor, Model, act_by
 from fastap.methods.practice import Drill, Moment, Practice
 from fastap.problem.episode import Episode
 from fastap.problem.rollout import AbstractPolicy, Glance, Memory, Players, play
@@ -93,7 +93,7 @@ def beside(
     ]
     choose = lambda some, none: jnp.where(task.changing, some, none)
     schedule = jax.tree.map(choose, *schedules)
-    mine = Actor(env, model.agents, model.known, now.epsilon)
+    mine = act_by(env, model, now.epsilon)
     return play(env, Players(mine, zoo.policy), schedule, k_play)
 
 
@@ -178,10 +178,10 @@ def train_all(
     train = jax.jit(drill.improve, donate_argnums=0)
     curves: dict[str, list[float]] = {f"{a} {b}": [] for a, b in cast.ways}
     for piece in range(PIECES):
-        ends = [rounds * p // PIECES for p in (piece, piece + 1)]
-        if ends[0] == ends[1]:
+        start, stop = rounds * piece // PIECES, rounds * (piece + 1) // PIECES
+        if start == stop:
             continue
-        state, earned = train(state, jnp.arange(*ends))
+        state, earned = train(state, jnp.arange(start, stop))
         last = np.asarray(earned[-max(1, len(earned) // 4) :].mean(0))
         for way in cast.ways:
             score = round(float(last[cast.runs(*way)].mean()), 4)
@@ -199,7 +199,7 @@ def judge_all(
 
     @jax.jit
     def test(models):
-        act = lambda model: Actor(env, model.agents, model.known)
+        act = functools.partial(act_by, env)
         one = lambda model: beside_all(env, act(model), zoo.policy, sizes, keys)
         return jax.lax.map(one, models)
 
@@ -236,12 +236,12 @@ def label_gaps(
     env = zoo.env
     response = np.zeros(len(zoo.groups), int)
     response[cast.members] = np.arange(len(cast.members))
-    act = lambda model: Actor(env, model.agents, model.known)
+    act = functools.partial(act_by, env)
     best, rest = (
         jax.tree.map(lambda x, part=part: x[part], models)
         for part in (np.s_[: len(cast.members)], np.s_[len(cast.members) :])
     )
-    switching = Switching(act(best), jnp.asarray(response))
+    switching = Switching(team=act(best), response=jnp.asarray(response))
 
     @functools.partial(jax.jit, static_argnums=0)
     def earn(memory: Memory, schedules, keys):

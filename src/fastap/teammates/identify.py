@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fastap.methods import replay
-from fastap.methods.learner import Actor, Model, observe
+from fastap.methods.learner import Model, act_by, observe
 from fastap.methods.networks import Values, recur
 from fastap.methods.replay import Experience
 from fastap.problem.rollout import Players, play
@@ -68,7 +68,7 @@ def _live(
     """Play episodes with changing groups; say how long ago the last change was."""
     env = zoo.env
     allowed = jnp.zeros(len(zoo.groups), bool).at[members].set(True)
-    mine = Actor(env=env, agents=model.agents, known=model.known)
+    mine = act_by(env, model)
 
     def one(key):
         k_draw, k_play = jax.random.split(key)
