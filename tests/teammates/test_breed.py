@@ -8,8 +8,10 @@ import pytest
 from fastap.envs.particles import Arena
 from fastap.envs.prey import Fleeing, Nerves, load_prey, save_prey
 from fastap.envs.pursuit import Pursuit
+from fastap.methods.learner import Learning
+from fastap.methods.practice import Practice
 from fastap.problem.spec import Mistake
-from fastap.teammates.breed import Breeding, fear, flee, learn, newborn, touches
+from fastap.teammates.breed import Breeding, fear, flee, hunt, learn, newborn, touches
 from fastap.teammates.scripted import Chaser
 
 ENV = Pursuit(prey=Fleeing())
@@ -72,3 +74,13 @@ def test_a_prey_survives_its_file(tmp_path):
         load_prey(path)
     with pytest.raises(Mistake, match="Could not write"):
         save_prey(prey, tmp_path / "nowhere" / "prey.safetensors")
+
+
+def test_predators_learn_against_the_prey_that_there_is():
+    small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
+    tiny = Learning(mixer="vdn", hidden=8)
+    hunts = Practice(steps=24, learning=tiny, **small)
+    env = Pursuit(prey=Fleeing(), horizon=3)
+    teams = hunt(env, newborn(env, 8, KEY), Breeding(hunts=hunts), 0)
+    assert teams.groups == 2 and teams.env.prey == Fleeing()
+    assert teams.agents.leave.bias.shape == (2, 3, 5)

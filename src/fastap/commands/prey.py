@@ -32,18 +32,13 @@ class Prey:
 
         from fastap.envs.prey import Fleeing, save_prey
         from fastap.envs.pursuit import Pursuit
-        from fastap.methods.learner import Learning
-        from fastap.methods.practice import Practice
         from fastap.teammates.breed import Breeding, breed, judge_prey
         from fastap.teammates.zoo import describe
 
         prepare(self.out, self.force)
         breeding = Breeding()
         if self.preset == "smoke":
-            tiny = Learning(mixer="vdn", hidden=8)
-            small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
-            hunts = Practice(steps=200, learning=tiny, **small)
-            breeding = Breeding(rounds=2, hidden=8, generations=2, hunts=hunts)
+            breeding = Breeding(rounds=2, hidden=8, generations=1)
         env = Pursuit(prey=Fleeing())
         total = breeding.generations
         with progress(console, "raising", total, "generations") as advance:

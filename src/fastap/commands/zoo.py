@@ -288,7 +288,7 @@ def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
     small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
     sizes = {
         "smoke": (Practice(steps=2_000, learning=tiny, **small), two),
-        "quick": (Practice(steps=3_000_000), (one,)),
+        "quick": (Practice(steps=2_000_000), (one,)),
         "paper": (Practice(steps=6_000_000), trunks),
     }
     practice, trunks = sizes[name]
