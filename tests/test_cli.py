@@ -11,7 +11,7 @@ from fastap import __version__, make
 from fastap.benchmarks import learning
 from fastap.cli import main
 from fastap.envs.prey import Trained, load_prey
-from fastap.methods.learner import Learning
+from fastap.methods.model import Learning
 from fastap.methods.practice import Practice
 
 FAST = ["--episodes", "4", "--env", "pp"]

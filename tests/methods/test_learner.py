@@ -10,18 +10,9 @@ import pytest
 
 from fastap.envs.foraging import Foraging
 from fastap.methods import replay
-from fastap.methods.learner import (
-    Actor,
-    Learning,
-    Model,
-    Rewards,
-    begin,
-    explore,
-    loss,
-    observe,
-    update,
-    watch,
-)
+from fastap.methods.actor import Actor, explore
+from fastap.methods.learner import Given, Rewards, begin, loss, plain, update
+from fastap.methods.model import Learning, observe, watch
 from fastap.methods.networks import Sum
 from fastap.problem.rollout import Players, play
 from fastap.problem.schedule import parse
@@ -29,7 +20,8 @@ from fastap.teammates.scripted import Planner
 
 ENV = Foraging(horizon=8)
 TINY = Learning(hidden=8, embed=4, target_every=3)
-RATE = jnp.float32(1e-3)
+DIALS = plain(jnp.float32(1e-3))
+KEY = jax.random.key(0)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +57,8 @@ def test_learning_sees_what_acting_saw(learner, batch, episodes):
     """
     assert np.asarray(episodes.swap).any()
     agents = learner.model.agents
-    values, _ = jax.jit(watch)(agents, agents, observe(ENV, None, batch))
+    seen = observe(ENV, None, batch)
+    values, _ = jax.jit(watch)(agents, agents, seen, seen)
     values = jnp.where(batch.available, values, -jnp.inf)[:, :-1]
     assert np.array_equal(jnp.argmax(values, axis=-1), batch.action)
     assert len(np.unique(np.asarray(batch.action))) > 1
@@ -73,14 +66,20 @@ def test_learning_sees_what_acting_saw(learner, batch, episodes):
 
 def simple(model):
     """The same agents without a mixer."""
-    return Model(model.agents, Sum())
+    return dataclasses.replace(model, mixer=Sum())
+
+
+def given(batch):
+    """A batch as it is, without a method's own losses."""
+    return Given(batch, batch.reward, DIALS, (), KEY)
 
 
 def test_the_loss_by_hand(learner, batch):
     """VDN: r + 0.99 sum_i Q_i(best) against sum_i Q_i(chosen), step by step."""
     model = simple(learner.model)
     other = simple(begin(ENV, 2, TINY, jax.random.key(9)).model)
-    q, q_target = watch(model.agents, other.agents, observe(ENV, None, batch))
+    seen = observe(ENV, None, batch)
+    q, q_target = watch(model.agents, other.agents, seen, seen)
     q, q_target = np.asarray(q), np.asarray(q_target)
     total, count = 0.0, 0
     for b in range(16):
@@ -92,7 +91,7 @@ def test_the_loss_by_hand(learner, batch):
             goal = float(batch.reward[b, t])
             goal += 0.0 if batch.terminal[b, t] else 0.99 * best
             total, count = total + (chosen - goal) ** 2, count + 1
-    ours = loss(model, other, ENV, batch, batch.reward, TINY)
+    ours, _ = loss(model, other, ENV, TINY, given(batch))
     assert float(ours) == pytest.approx(total / count, rel=1e-4)
 
 
@@ -104,18 +103,18 @@ def test_what_follows_the_end_changes_neither_loss_nor_gradient(learner, batch):
         reward=cut.reward.at[:, 5:].set(100.0),
         action=cut.action.at[:, 6:].set(5),
     )
-    value = eqx.filter_jit(eqx.filter_value_and_grad(loss))
-    arguments = lambda b: (learner.model, learner.target, ENV, b, b.reward, TINY)
+    value = eqx.filter_jit(eqx.filter_value_and_grad(loss, has_aux=True))
+    arguments = lambda b: (learner.model, learner.target, ENV, TINY, given(b))
     a, b = value(*arguments(cut)), value(*arguments(wild))
-    assert float(a[0]) == float(b[0])
+    assert float(a[0][0]) == float(b[0][0])
     for x, y in zip(jax.tree.leaves(a[1]), jax.tree.leaves(b[1]), strict=True):
         assert np.allclose(x, y, atol=1e-7)
 
 
 def test_an_absent_agent_learns_nothing(learner, batch):
     gone = dataclasses.replace(batch, present=batch.present.at[:, :, 1].set(False))
-    gradient = eqx.filter_grad(loss)(
-        learner.model, learner.target, ENV, gone, gone.reward, TINY
+    gradient, _ = eqx.filter_grad(loss, has_aux=True)(
+        learner.model, learner.target, ENV, TINY, given(gone)
     )
     size = lambda i: max(
         float(jnp.abs(x[i]).max()) for x in jax.tree.leaves(gradient.agents)
@@ -124,7 +123,7 @@ def test_an_absent_agent_learns_nothing(learner, batch):
 
 
 def test_the_target_follows_every_third_update(learner, batch):
-    step = jax.jit(lambda one: update(ENV, TINY, one, batch, RATE)[0])
+    step = jax.jit(lambda one: update(ENV, TINY, one, batch, DIALS, KEY)[0])
     same = lambda a, b: all(
         np.array_equal(x, y)
         for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
@@ -142,7 +141,7 @@ def test_the_target_follows_every_third_update(learner, batch):
 
 def test_updates_bring_the_loss_down(learner, batch):
     learning = dataclasses.replace(TINY, target_every=10_000, standardise=False)
-    step = jax.jit(lambda one: update(ENV, learning, one, batch, RATE))
+    step = jax.jit(lambda one: update(ENV, learning, one, batch, DIALS, KEY))
     now, first = step(learner)
     for _ in range(150):
         now, last = step(now)
@@ -186,9 +185,13 @@ def test_replay_keeps_the_newest_and_draws_all_of_them(batch, key):
     for i in range(3):
         memory = replay.add(memory, four(i + 1), jnp.array(4 * i))
     assert np.array_equal(memory.group[:, 0], [3, 3, 3, 3, 2, 2, 2, 2])
-    drawn = replay.sample(memory, jnp.array(12), 400, key)
+    none = jnp.zeros(1, int)
+    draw = lambda written: replay.sample(
+        memory, replay.shelve(memory, jnp.array(written), none), 400, key
+    )
+    drawn = draw(12)
     assert set(np.unique(np.asarray(drawn.group))) == {2, 3}
-    early = replay.sample(memory, jnp.array(4), 400, key)
+    early = draw(4)
     assert set(np.unique(np.asarray(early.group))) == {3}
 
 
@@ -203,7 +206,7 @@ def test_many_runs_at_once_are_the_same_as_one(batch):
 
     def train(key):
         now = begin(ENV, 2, TINY, key)
-        step = lambda now, _: update(ENV, TINY, now, batch, RATE)
+        step = lambda now, _: update(ENV, TINY, now, batch, DIALS, KEY)
         return jax.lax.scan(step, now, length=4)[1]["td"]
 
     many, one = jax.jit(jax.vmap(train))(keys), jax.jit(train)(keys[1])

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from fastap.envs.foraging import NORTH, SOUTH, Foraging
-from fastap.methods.learner import Actor, Learning, begin
+from fastap.methods.actor import Actor
+from fastap.methods.learner import begin
+from fastap.methods.model import Learning
 from fastap.methods.practice import Moment
 from fastap.problem.rollout import Glance
 from fastap.teammates import identify as naming
@@ -121,7 +123,8 @@ def test_the_switching_response_is_the_team_of_whoever_is_there(model):
     policy = Switching(team=Actor(env=ENV, agents=both), response=jnp.array([1, 0]))
     seen = begin_to_see(8)
     memory = policy.start(2)
-    alone = {k: jnp.zeros((2, 8)) for k in (0, 1)}
+    blank = Actor(env=ENV, agents=other).start(2)
+    alone = {k: blank for k in (0, 1)}
     for t, glance in enumerate(seen):
         told = eqx.tree_at(lambda g: g.group, glance, jnp.array(t % 2))
         memory, action = policy.act(memory, told, jax.random.key(0))
@@ -157,12 +160,12 @@ def test_who_is_told_remembers_another_past():
     look = lambda k: actor.act(
         actor.start(2), eqx.tree_at(lambda g: g.group, glance, jnp.array(k)), KEY
     )
-    assert not np.allclose(look(0)[0], look(1)[0])
+    assert not np.allclose(look(0)[0][0], look(1)[0][0])
     blind = Actor(env=ENV, agents=learner.model.agents, known=0 * known)
     same = lambda k: blind.act(
         blind.start(2), eqx.tree_at(lambda g: g.group, glance, jnp.array(k)), KEY
     )
-    assert np.allclose(same(0)[0], same(1)[0])
+    assert np.allclose(same(0)[0][0], same(1)[0][0])
 
 
 def test_the_recorded_order_has_larger_groups_first():

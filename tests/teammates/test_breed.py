@@ -8,7 +8,7 @@ import pytest
 from fastap.envs.particles import Arena
 from fastap.envs.prey import Fleeing, Nerves, load_prey, save_prey
 from fastap.envs.pursuit import Pursuit
-from fastap.methods.learner import Learning
+from fastap.methods.model import Learning
 from fastap.methods.practice import Practice
 from fastap.problem.spec import Mistake
 from fastap.teammates.breed import Breeding, fear, flee, hunt, learn, newborn, touches

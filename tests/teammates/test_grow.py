@@ -10,7 +10,8 @@ import pytest
 
 from fastap.envs.foraging import Foraging
 from fastap.experiments.learnability import Trial, measure
-from fastap.methods.learner import Learning
+from fastap.methods.learner import plain
+from fastap.methods.model import Learning
 from fastap.methods.practice import Drill, Practice
 from fastap.teammates import grow as growing
 from fastap.teammates.conventions import no_conventions
@@ -42,7 +43,7 @@ LESSONS = Lesson(jnp.array([0.5, 0.5]), no_conventions(2))
 def grown():
     keys = jax.vmap(jax.random.key)(jnp.array([0, 1]))
     rates = jnp.array([1e-3, 1e-3])
-    runs = jax.jit(jax.vmap(DRILL.start))(LESSONS, rates, keys)
+    runs = jax.jit(jax.vmap(DRILL.start))(LESSONS, plain(rates), keys)
     train = jax.jit(DRILL.improve)
     return runs, train(runs, jnp.arange(10)), train
 

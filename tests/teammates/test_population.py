@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fastap.envs.foraging import LOAD, NORTH, SOUTH, Foraging
-from fastap.methods.learner import Learning, begin
+from fastap.methods.learner import begin
+from fastap.methods.model import Learning
 from fastap.problem.rollout import Players, play
 from fastap.problem.schedule import Schedule, parse
 from fastap.teammates.crossplay import by_label, cross_play, summarise

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fastap.envs import make
-from fastap.methods.learner import Learning, begin
+from fastap.methods.learner import begin
+from fastap.methods.model import Learning
 from fastap.problem.rollout import Players
 from fastap.problem.spec import Mistake
 from fastap.teammates import zoo as store

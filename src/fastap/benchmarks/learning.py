@@ -11,7 +11,9 @@ import jax.numpy as jnp
 from fastap.benchmarks.environments import Row
 from fastap.envs import make
 from fastap.methods import replay
-from fastap.methods.learner import Actor, Learning, Model, act_by, begin, update
+from fastap.methods.actor import Actor, act_by
+from fastap.methods.learner import begin, plain, update
+from fastap.methods.model import Learning, Model
 from fastap.methods.networks import Values
 from fastap.methods.practice import Drill, Moment, Practice, Run
 from fastap.problem.episode import Episode
@@ -42,7 +44,7 @@ def time_loop(env: Env, agents: int, runs: int, seconds: float) -> Iterator[Row]
         drill = dataclasses.replace(drill, play=functools.partial(beside, env, others))
     tasks = Lesson(jnp.ones(runs), no_conventions(runs))
     keys = jax.random.split(jax.random.key(0), runs)
-    state = jax.jit(jax.vmap(drill.start))(tasks, jnp.full(runs, 5e-4), keys)
+    state = jax.jit(jax.vmap(drill.start))(tasks, plain(jnp.full(runs, 5e-4)), keys)
     steps = jnp.arange(TURNS)
     loop = lambda state: drill.improve(state, steps)[0]
     loads = (
@@ -63,12 +65,15 @@ def only_learn(drill: Drill, state: Run) -> Run:
     """Take gradient steps on what was played before."""
 
     def one(run, key):
-        batch = replay.sample(run.memory, jnp.array(LOOP.capacity), LOOP.batch, key)
-        after, _ = update(drill.env, LOOP.learning, run.learner, batch, run.rate)
+        k_sample, k_update = jax.random.split(key)
+        shelves = replay.shelve(run.memory, jnp.array(LOOP.capacity), run.dials.labels)
+        batch = replay.sample(run.memory, shelves, LOOP.batch, k_sample)
+        how = (drill.env, LOOP.learning)
+        after, _ = update(*how, run.learner, batch, run.dials, k_update)
         return dataclasses.replace(run, learner=after)
 
     def turn(state, key):
-        return jax.vmap(one)(state, jax.random.split(key, len(state.rate))), None
+        return jax.vmap(one)(state, jax.random.split(key, len(state.dials.rate))), None
 
     return jax.lax.scan(turn, state, jax.random.split(jax.random.key(2), TURNS))[0]
 

@@ -273,7 +273,7 @@ def judge(folder: Path, episodes: int) -> None:
 
 def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
     """Return how to practise and what to grow."""
-    from fastap.methods.learner import Learning
+    from fastap.methods.model import Learning
     from fastap.methods.practice import Practice
     from fastap.teammates.grow import Member
     from fastap.teammates.plan import plan
@@ -300,7 +300,7 @@ def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
 
 def effort(name: Preset) -> tuple[Any, tuple[int, int]]:
     """Return how to train best responses, and the episodes and steps to learn names."""
-    from fastap.methods.learner import Learning
+    from fastap.methods.model import Learning
     from fastap.methods.practice import Practice
 
     tiny = Learning(hidden=8, embed=4)

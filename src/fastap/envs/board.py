@@ -98,15 +98,15 @@ def one_hot(
 
     A coordinate is -1 or one of `window` values; what is out of range is zeros.
     """
-    things = triples.reshape(*triples.shape[:-1], -1, 3)
+    things = triples.reshape(*triples.shape[:-1], triples.shape[-1] // 3, 3)
     coded, first = [], 0
     for count, highest in levels:
         part, first = things[..., first : first + count, :], first + count
         for i, width in enumerate((window, window, highest)):
             shifted = part[..., i] + (i < 2)
-            coded.append(jax.nn.one_hot(shifted, width + 1))
-    flat = [code.reshape(*triples.shape[:-1], -1) for code in coded]
-    return jnp.concatenate(flat, axis=-1)
+            code = jax.nn.one_hot(shifted, width + 1)
+            coded.append(code.reshape(*triples.shape[:-1], count * (width + 1)))
+    return jnp.concatenate(coded, axis=-1)
 
 
 def one_hot_width(window: int, levels: Levels) -> int:

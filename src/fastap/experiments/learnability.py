@@ -14,7 +14,8 @@ import numpy as np
 
 from fastap.envs import make
 from fastap.envs.foraging import Foraging
-from fastap.methods.learner import Learning
+from fastap.methods.learner import plain
+from fastap.methods.model import Learning
 from fastap.methods.practice import Drill, Practice
 from fastap.problem.rollout import Players
 from fastap.teammates.conventions import no_conventions
@@ -83,7 +84,7 @@ def measure(trial: Trial, points: int, episodes: int = 500) -> Iterator[Point]:
     drill = Drill(env, spec.slots, practice, functools.partial(lesson, env))
     tasks = Lesson(jnp.full(len(rates), trial.absences), no_conventions(len(rates)))
     keys = jax.vmap(jax.random.key)(seeds)
-    runs = jax.jit(jax.vmap(drill.start))(tasks, rates, keys)
+    runs = jax.jit(jax.vmap(drill.start))(tasks, plain(rates), keys)
     chunk = max(1, practice.rounds(spec.horizon) // points)
     rounds = jnp.arange(chunk)
     train = jax.jit(drill.improve, donate_argnums=0).lower(runs, rounds).compile()

@@ -1,42 +1,38 @@
-"""QMIX: the learner that every method shares, for n agents that learn together."""
-
-import dataclasses
-from typing import Literal
+"""One learner for every method: QMIX, beliefs beside it, and the method's losses."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from fastap.methods.networks import AbstractMixer, Monotone, Sum, Values, recur
+from fastap.methods.losses import Context
+from fastap.methods.model import (
+    Known,
+    Learning,
+    Model,
+    build,
+    observe,
+    pick,
+    survey,
+    watch,
+)
 from fastap.methods.replay import Experience
-from fastap.problem.rollout import AbstractPolicy, Glance
 from fastap.problem.spec import Env
 
 
-@dataclasses.dataclass(frozen=True)
-class Learning:
-    """The base learner's settings; the defaults are EPyMARL's, as in the paper."""
+class Dials(eqx.Module):
+    """What may differ between runs of one compiled program."""
 
-    mixer: Literal["qmix", "vdn"] = "qmix"
-    hidden: int = 64  # of the agents' networks
-    embed: int = 32  # of the mixer
-    discount: float = 0.99
-    clip: float = 10.0  # the largest norm of a gradient
-    target_every: int = 200  # gradient steps between copies to the target
-    standardise: bool = True  # rewards, by their running mean and variance
+    rate: Float[Array, "*R"]
+    weights: Float[Array, "*R W"]  # of the method's losses
+    labels: Int[Array, "*R K"]  # of the groups: which are the same to the losses
 
 
-Known = Float[Array, "*R K C"] | None  # what is told of each group, if anything
-
-
-class Model(eqx.Module):
-    """All that is learnt: n agents with parameters of their own, and a mixer."""
-
-    agents: Values  # n of them, stacked
-    mixer: AbstractMixer
-    known: Known = None  # given, not learnt
+def plain(rate: Float[Array, "*R"]) -> Dials:
+    """Return the dials of a method without losses."""
+    weights, labels = jnp.zeros((*rate.shape, 0)), jnp.zeros((*rate.shape, 1), int)
+    return Dials(rate, weights, labels)
 
 
 class Rewards(eqx.Module):
@@ -67,6 +63,17 @@ class Learner(eqx.Module):
     optimiser: optax.OptState
     updates: Int[Array, ""]
     rewards: Rewards
+    memories: tuple[PyTree[Array], ...]  # of the losses
+
+
+class Given(eqx.Module):
+    """What one update works with, beside the model."""
+
+    batch: Experience
+    reward: Float[Array, "B T"]
+    dials: Dials
+    memories: tuple[PyTree[Array], ...]
+    key: PRNGKeyArray
 
 
 def begin(
@@ -75,26 +82,14 @@ def begin(
     learning: Learning,
     key: PRNGKeyArray,
     known: Known = None,
+    groups: int = 1,
 ) -> Learner:
     """Initialise a learner for the first `agents` slots of an environment."""
-    spec = env.spec
-    k_agents, k_mixer = jax.random.split(key)
-    told = 0 if known is None else known.shape[1]
-    width = spec.inputs + spec.actions + told
-    build = lambda k: Values(width, learning.hidden, spec.actions, k)
-    values = jax.vmap(build)(jax.random.split(k_agents, agents))
-    mixer = Sum()
-    if learning.mixer == "qmix":
-        mixer = Monotone(agents, spec.state_inputs, learning.embed, k_mixer)
-    model = Model(values, mixer, known)
+    model = build(env, agents, learning, key, known, groups)
     nothing = Rewards(jnp.float32(1e-4), jnp.zeros(()), jnp.ones(()))
-    state = optimiser(learning).init(eqx.filter(model, eqx.is_array))
-    return Learner(model, model, state, jnp.array(0), nothing)
-
-
-def optimiser(learning: Learning) -> optax.GradientTransformation:
-    """Clip, then Adam; the learning rate comes with each update."""
-    return optax.chain(optax.clip_by_global_norm(learning.clip), optax.scale_by_adam())
+    state = optax.scale_by_adam().init(eqx.filter(model, eqx.is_array))
+    memories = tuple(term.start() for term in model.losses)
+    return Learner(model, model, state, jnp.array(0), nothing, memories)
 
 
 def update(
@@ -102,140 +97,113 @@ def update(
     learning: Learning,
     learner: Learner,
     batch: Experience,
-    rate: Float[Array, ""],
+    dials: Dials,
+    key: PRNGKeyArray,
 ) -> tuple[Learner, dict[str, Float[Array, ""]]]:
     """Take one gradient step on a batch of episodes."""
     rewards = learner.rewards.see(batch.reward) if learning.standardise else None
     reward = rewards.scale(batch.reward) if rewards else batch.reward
-    value = eqx.filter_value_and_grad(loss)
-    td, gradient = value(learner.model, learner.target, env, batch, reward, learning)
-    change, state = optimiser(learning).update(gradient, learner.optimiser)
-    change = jax.tree.map(lambda x: -rate * x, change)
-    model = eqx.apply_updates(learner.model, change)
+    given = Given(batch, reward, dials, learner.memories, key)
+    slope = eqx.filter_value_and_grad(loss, has_aux=True)
+    (_, (memories, notes)), gradient = slope(
+        learner.model, learner.target, env, learning, given
+    )
+    gradient, norms = clip(gradient, learning.clip)
+    change, state = optax.scale_by_adam().update(gradient, learner.optimiser)
+    change = jax.tree.map(lambda x: -dials.rate * x, change)
+    model = eqx.apply_updates(learner.model, paced(change, learning.method.pace))
     updates = learner.updates + 1
     copy = updates % learning.target_every == 0
-    target = jax.tree.map(
-        lambda new, old: jnp.where(copy, new, old), model, learner.target
-    )
-    after = Learner(model, target, state, updates, rewards or learner.rewards)
-    return after, {"td": td, "gradient": optax.tree.norm(gradient)}
+    follow = lambda new, old: jnp.where(copy, new, old)
+    target = jax.tree.map(follow, model, learner.target)
+    rewards = rewards or learner.rewards
+    after = Learner(model, target, state, updates, rewards, memories)
+    return after, notes | norms
+
+
+def clip(gradient: Model, limit: float) -> tuple[PyTree, dict[str, Float[Array, ""]]]:
+    """Limit the gradients of values, team belief and local beliefs, each by itself.
+
+    A new cluster's repulsion is steep, and would leave nothing to the others.
+    """
+    part = {
+        "values": (gradient.agents, gradient.mixer),
+        "team": gradient.team,
+        "local": (gradient.local, gradient.losses),
+    }
+    norms = {name: optax.tree.norm(some) for name, some in part.items()}
+
+    def small(name):
+        scale = jnp.minimum(1.0, limit / jnp.maximum(norms[name], 1e-12))
+        return jax.tree.map(lambda x: scale * x, part[name])
+
+    (agents, mixer), team, (local, losses) = map(small, part)
+    clipped = Model(agents, local, team, mixer, losses, gradient.known)
+    return clipped, {f"gradient {name}": norm for name, norm in norms.items()}
+
+
+def paced(change: PyTree[Array], pace: float) -> PyTree[Array]:
+    """Let local beliefs learn at a pace of their own."""
+    local, losses = jax.tree.map(lambda x: pace * x, (change.local, change.losses))
+    parts = (change.agents, local, change.team, change.mixer, losses, change.known)
+    return Model(*parts)
 
 
 def loss(
-    model: Model,
-    target: Model,
-    env: Env,
-    batch: Experience,
-    reward: Float[Array, "B T"],
-    learning: Learning,
-) -> Float[Array, ""]:
-    """Return the mean squared TD error of the mixed values over valid steps.
+    model: Model, target: Model, env: Env, learning: Learning, given: Given
+) -> tuple[Float[Array, ""], tuple]:
+    """Return the TD error plus the method's own terms, each with its weight."""
+    td, context = temporal(model, target, env, learning, given)
+    total, memories, notes = td, [], {"td": td}
+    rows = zip(learning.method.losses, model.losses, given.memories, strict=True)
+    for i, (row, term, memory) in enumerate(rows):
+        value, after = term(memory, context)
+        total = total + given.dials.weights[i] * value
+        memories.append(after)
+        notes[row.name] = value
+    return total, (tuple(memories), notes)
+
+
+def temporal(
+    model: Model, target: Model, env: Env, learning: Learning, given: Given
+) -> tuple[Float[Array, ""], Context]:
+    """Return the mean squared TD error of the mixed values, and all beliefs.
 
     The next action is the online network's choice, its value the target's.
     """
+    batch = given.batch
+    k_local, k_team, k_later, k_last = jax.random.split(given.key, 4)
     seen = observe(env, model.known, batch)
-    values, ahead = watch(model.agents, target.agents, seen)
-    action = batch.action.astype(int)
-    chosen = pick(values[:, :-1], action)
+    local, local_then = model.local.watch(target.local, seen)
+    team, team_then = model.team.watch(target.team, survey(env, batch))
+    e, z = local.sample(k_local), team.sample(k_team)[:, 0]
+    acted = jax.lax.stop_gradient(e) if learning.method.detach else e
+    join = lambda *parts: jnp.concatenate(parts, axis=-1)
+    inputs = (join(seen, acted), join(seen, local_then.sample(k_later)))
+    values, ahead = watch(model.agents, target.agents, *inputs)
+    chosen = pick(values[:, :-1], batch.action.astype(int))
     greedy = jnp.argmax(jnp.where(batch.available, values, -jnp.inf), axis=-1)
     best = pick(ahead, greedy)[:, 1:]
     state = env.encode_state(batch.state)
+    now = join(state, z.swapaxes(0, 1))
+    then = join(state, team_then.sample(k_last)[:, 0].swapaxes(0, 1))
     mix = lambda mixer, v, s: jax.vmap(jax.vmap(mixer))(v, s)
-    total = mix(model.mixer, jnp.where(batch.present, chosen, 0.0), state[:, :-1])
-    later = mix(target.mixer, jnp.where(batch.present, best, 0.0), state[:, 1:])
-    goal = reward + learning.discount * jnp.where(batch.terminal, 0.0, later)
+    total = mix(model.mixer, jnp.where(batch.present, chosen, 0.0), now[:, :-1])
+    later = mix(target.mixer, jnp.where(batch.present, best, 0.0), then[:, 1:])
+    goal = given.reward + learning.discount * jnp.where(batch.terminal, 0.0, later)
     error = jnp.square(total - jax.lax.stop_gradient(goal))
-    return jnp.sum(error * batch.valid) / jnp.maximum(batch.valid.sum(), 1)
-
-
-def observe(env: Env, known: Known, batch: Experience) -> Float[Array, "T1 n B I"]:
-    """Make network inputs of whole episodes, as each agent had them."""
-    seen = jnp.transpose(batch.observation, (1, 2, 0, 3))
-    last = jnp.transpose(batch.last, (1, 2, 0))
-    group = jnp.concatenate([batch.group, batch.group[:, -1:]], axis=1).astype(int)
-    return inputs(env, known, seen, last, group.T[:, None])
-
-
-def inputs(
-    env: Env,
-    known: Known,
-    observation: Num[Array, "*n O"],
-    last: Int[Array, "*n"],
-    group: Int[Array, "*_"],
-) -> Float[Array, "*n I"]:
-    """Join what an agent sees, what it did before, and what it is told."""
-    parts = [env.encode(observation), jax.nn.one_hot(last, env.spec.actions)]
-    if known is not None:
-        told = jax.lax.stop_gradient(known)[group]
-        parts.append(jnp.broadcast_to(told, (*last.shape, known.shape[1])))
-    return jnp.concatenate(parts, axis=-1)
-
-
-def watch(
-    agents: Values, frozen: Values, xs: Float[Array, "T1 n B I"]
-) -> tuple[Float[Array, "B T1 n A"], Float[Array, "B T1 n A"]]:
-    """Unroll every agent, and its frozen double, over every episode.
-
-    Only the agents get gradients.
-    """
-    each = lambda f: jax.vmap(f, in_axes=(0, 1), out_axes=1)
-    teams = (agents, jax.lax.stop_gradient(frozen))
-    join = lambda xs, axis: jnp.concatenate(list(xs), axis=axis)
-    prepared = join((each(Values.prepare)(team, xs) for team in teams), 1)
-    weight = join((team.gru.memory.weight for team in teams), 0)
-    bias = join((team.gru.memory.bias for team in teams), 0)
-    memories = jnp.split(recur(xs.shape[1], weight, bias, prepared), 2, axis=1)
-    value = each(lambda net, memory: net.leave(memory))
-    back = lambda x: jnp.transpose(x, (2, 0, 1, 3))
-    return back(value(agents, memories[0])), back(value(teams[1], memories[1]))
-
-
-def pick(values: Float[Array, "*n A"], action: Int[Array, "*n"]) -> Float[Array, "*n"]:
-    """Take the value of one action from each row."""
-    return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
-
-
-class Actor(AbstractPolicy):
-    """The learnt agents at work, exploring with probability epsilon."""
-
-    env: Env
-    agents: Values  # one for each of its slots, stacked
-    known: Known = None
-    epsilon: Float[Array, ""] | None = None  # none: greedy, and no dice are rolled
-    groups: int = eqx.field(static=True, default=1)
-
-    def start(self, slots: int) -> Float[Array, "P H"]:
-        """Return an empty memory for each slot."""
-        return jnp.zeros((slots, self.agents.gru.width))
-
-    def act(
-        self, memory: Float[Array, "P H"], glance: Glance, key: PRNGKeyArray
-    ) -> tuple[Float[Array, "P H"], Int[Array, " P"]]:
-        """Value the available actions and take the best, or any."""
-        now = (glance.observation, glance.last, glance.group)
-        seen = inputs(self.env, self.known, *now)
-        memory, values = jax.vmap(lambda net, *x: net(*x))(self.agents, memory, seen)
-        if self.epsilon is None:
-            return memory, best(values, glance.available)
-        return memory, explore(values, glance.available, self.epsilon, key)
-
-
-def act_by(env: Env, model: Model, epsilon: Float[Array, ""] | None = None) -> Actor:
-    """Put a model's agents to work, with all that they are told."""
-    return Actor(env=env, agents=model.agents, known=model.known, epsilon=epsilon)
-
-
-def explore(
-    values: Float[Array, "P A"],
-    available: Bool[Array, "P A"],
-    epsilon: Float[Array, ""],
-    key: PRNGKeyArray,
-) -> Int[Array, " P"]:
-    """Take the best available action or, with probability epsilon, any."""
-    dice = jax.random.uniform(key, (len(values), 1 + values.shape[1]))
-    return best(jnp.where(dice[:, :1] < epsilon, dice[:, 1:], values), available)
-
-
-def best(worth: Float[Array, "P A"], available: Bool[Array, "P A"]) -> Int[Array, " P"]:
-    """Take the best of the available actions."""
-    return jnp.argmax(jnp.where(available, worth, -jnp.inf), axis=1)
+    td = jnp.sum(error * batch.valid) / jnp.maximum(batch.valid.sum(), 1)
+    early = lambda x: x[:-1]
+    move = lambda x: jnp.moveaxis(x, 0, 2)
+    context = Context(
+        local=jax.tree.map(early, local),
+        e=early(e),
+        z=early(z),
+        inputs=early(seen),
+        label=jnp.take(given.dials.labels, batch.group.astype(int), mode="clip").T,
+        valid=batch.valid.T,
+        mate_seen=env.encode(move(batch.mate_seen)),
+        mate_action=move(batch.mate_action).astype(int),
+        mate_present=move(batch.mate_present),
+    )
+    return td, context

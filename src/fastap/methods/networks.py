@@ -133,7 +133,56 @@ def unroll() -> bool:
     return jax.default_backend() == "gpu"
 
 
-class Values(eqx.Module):
+class AbstractMind(eqx.Module):
+    """A network around one GRU, cut where its memory comes in."""
+
+    gru: eqx.AbstractVar[GRU]
+
+    @abc.abstractmethod
+    def prepare(self, x: Float[Array, "*n I"]) -> Float[Array, "*n G"]:
+        """Compute all that does not depend on the memory."""
+
+
+def unroll_both(
+    minds: tuple[AbstractMind, AbstractMind],
+    inputs: tuple[Float[Array, "T m B I"], Float[Array, "T m B I"]],
+) -> tuple[Float[Array, "T m B H"], Float[Array, "T m B H"]]:
+    """Return the memories of m minds, stacked, and of their frozen doubles.
+
+    All run in one scan, and only the first get gradients.
+    """
+    learning, frozen = minds[0], jax.lax.stop_gradient(minds[1])
+    each = jax.vmap(lambda mind, x: mind.prepare(x), in_axes=(0, 1), out_axes=1)
+    prepared = [each(learning, inputs[0]), each(frozen, inputs[1])]
+    memory = (learning.gru.memory, frozen.gru.memory)
+    weight = jnp.concatenate([part.weight for part in memory])
+    bias = jnp.concatenate([part.bias for part in memory])
+    count = inputs[0].shape[1]
+    joined = jnp.concatenate(prepared, axis=1)
+    memories = jnp.asarray(recur(count, weight, bias, joined))
+    return memories[:, :count], memories[:, count:]
+
+
+class MLP(eqx.Module):
+    """Three layers, rectified between."""
+
+    layers: tuple[Linear, Linear, Linear]
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, key: PRNGKeyArray):
+        k_first, k_second, k_last = jax.random.split(key, 3)
+        first, second = (
+            Linear(inputs, hidden, k_first),
+            Linear(hidden, hidden, k_second),
+        )
+        self.layers = (first, second, Linear(hidden, outputs, k_last))
+
+    def __call__(self, x: Float[Array, "*n I"]) -> Float[Array, "*n O"]:
+        """Map the last axis."""
+        first, second, last = self.layers
+        return last(jax.nn.relu(second(jax.nn.relu(first(x)))))
+
+
+class Values(AbstractMind):
     """One agent's action values: a rectified layer, a GRU, a linear layer."""
 
     enter: Linear

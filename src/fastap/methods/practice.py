@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from fastap.methods import replay
-from fastap.methods.learner import Known, Learner, Learning, Model, begin, update
+from fastap.methods.learner import Dials, Learner, begin, update
+from fastap.methods.model import Known, Learning, Model
 from fastap.methods.replay import Experience
 from fastap.problem.episode import Episode
 from fastap.problem.spec import Env
@@ -51,7 +52,7 @@ class Run(eqx.Module):
     memory: Experience
     key: Key[Array, "*R"]
     task: Any  # arrays; what `Play` makes of them is its own affair
-    rate: Float[Array, "*R"]
+    dials: Dials
 
 
 Play = Callable[[Any, Model, Moment, PRNGKeyArray], Episode]  # the task comes first
@@ -69,14 +70,15 @@ class Drill:
     def start(
         self,
         task: Any,
-        rate: Float[Array, ""],
+        dials: Dials,
         key: PRNGKeyArray,
         known: Known = None,
     ) -> Run:
         """Begin a run with untrained agents and an empty memory."""
         k_learner, k_run = jax.random.split(key)
         learning = self.practice.learning
-        learner = begin(self.env, self.agents, learning, k_learner, known)
+        groups = len(dials.labels)
+        learner = begin(self.env, self.agents, learning, k_learner, known, groups)
         now = Moment(jnp.float32(1), jnp.float32(0))
 
         def one(key):
@@ -84,7 +86,7 @@ class Drill:
             return replay.keep(episode, self.agents)
 
         memory = replay.empty(jax.eval_shape(one, key), self.practice.capacity)
-        return Run(learner, memory, k_run, task, rate)
+        return Run(learner, memory, k_run, task, dials)
 
     def improve(
         self, runs: Run, rounds: Int[Array, " C"]
@@ -103,12 +105,16 @@ class Drill:
         fresh = replay.keep(episodes, self.agents)
         memory = replay.add(run.memory, fresh, now * practice.episodes)
 
+        written = (now + 1) * practice.episodes
+        shelves = replay.shelve(memory, written, run.dials.labels)
+
         def learn(learner, k):
-            written = (now + 1) * practice.episodes
-            batch = replay.sample(memory, written, practice.batch, k)
-            after, _ = update(self.env, practice.learning, learner, batch, run.rate)
+            k_sample, k_update = jax.random.split(k)
+            batch = replay.sample(memory, shelves, practice.batch, k_sample)
+            how = (self.env, practice.learning)
+            after, _ = update(*how, learner, batch, run.dials, k_update)
             return after, None
 
         steps = jax.random.split(k_learn, practice.updates)
         learner, _ = jax.lax.scan(learn, run.learner, steps)
-        return Run(learner, memory, key, run.task, run.rate), episodes.total.mean()
+        return Run(learner, memory, key, run.task, run.dials), episodes.total.mean()

@@ -20,13 +20,28 @@ class Experience(eqx.Module):
     reward: Float[Array, "*B T"]
     terminal: Bool[Array, "*B T"]
     valid: Bool[Array, "*B T"]
+    mate_seen: Num[Array, "*B T m O"]  # of the slots that it does not train
+    mate_action: Int[Array, "*B T m"]
+    mate_present: Bool[Array, "*B T m"]
 
     @property
     def last(self) -> Int[Array, "*B T1 n"]:
         """The previous action of each slot, -1 where there was none."""
-        before = jnp.where(self.present, self.action.astype(int), -1)
-        width = [(0, 0)] * (before.ndim - 2) + [(1, 0), (0, 0)]
-        return jnp.pad(before, width, constant_values=-1)
+        return before(self.action, self.present)
+
+    @property
+    def mate_last(self) -> Int[Array, "*B T1 m"]:
+        """The previous action of each mate, -1 where there was none."""
+        return before(self.mate_action, self.mate_present)
+
+
+def before(
+    action: Int[Array, "*B T n"], present: Bool[Array, "*B T n"]
+) -> Int[Array, "*B T1 n"]:
+    """Move actions one step on; -1 at the start and for who was not there."""
+    last = jnp.where(present, action.astype(int), -1)
+    width = [(0, 0)] * (last.ndim - 2) + [(1, 0), (0, 0)]
+    return jnp.pad(last, width, constant_values=-1)
 
 
 def keep(episode: Episode, slots: int) -> Experience:
@@ -41,6 +56,9 @@ def keep(episode: Episode, slots: int) -> Experience:
         reward=episode.reward,
         terminal=episode.terminal,
         valid=episode.valid,
+        mate_seen=episode.observation[..., :-1, slots:, :],
+        mate_action=episode.action[..., slots:].astype(jnp.int8),
+        mate_present=episode.present[..., slots:],
     )
 
 
@@ -63,10 +81,37 @@ def add(
     return jax.tree.map(put, replay, episodes)
 
 
+class Shelves(eqx.Module):
+    """The remembered episodes in the order of their labels."""
+
+    order: Int[Array, " C"]
+    first: Int[Array, " K"]  # where each label begins
+    count: Int[Array, " K"]
+
+
+def shelve(
+    replay: Experience, written: Int[Array, ""], labels: Int[Array, " K"]
+) -> Shelves:
+    """Sort episodes by the label of the group they began with."""
+    capacity, kinds = replay.reward.shape[0], len(labels)
+    there = jnp.arange(capacity) < written
+    own = jnp.take(labels, replay.group[:, 0].astype(int), mode="clip")
+    label = jnp.where(there, own, kinds)
+    count = jnp.sum(label[:, None] == jnp.arange(kinds)[None], axis=0)
+    order = jnp.argsort(label) if kinds > 1 else jnp.arange(capacity)
+    return Shelves(order, jnp.cumsum(count) - count, count)
+
+
 def sample(
-    replay: Experience, written: Int[Array, ""], count: int, key: PRNGKeyArray
+    replay: Experience, shelves: Shelves, size: int, key: PRNGKeyArray
 ) -> Experience:
-    """Draw episodes, each as likely, from those written so far."""
-    filled = jnp.minimum(written, replay.reward.shape[0])
-    index = jax.random.randint(key, (count,), 0, filled)
+    """Draw episodes, as many of every label that there is, uniformly within it."""
+    k_label, k_episode = jax.random.split(key)
+    there = shelves.count > 0
+    luck = jax.random.uniform(k_label, there.shape)
+    turn = jnp.argsort(jnp.where(there, luck, 2.0))  # labels that exist come first
+    label = turn[jnp.arange(size) % jnp.maximum(there.sum(), 1)]
+    dice = jax.random.uniform(k_episode, (size,))
+    rank = jnp.floor(dice * shelves.count[label]).astype(int)
+    index = shelves.order[shelves.first[label] + rank]
     return jax.tree.map(lambda x: x[index], replay)

@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from fastap.methods.learner import Actor, Model, act_by
+from fastap.methods.actor import Actor, act_by
+from fastap.methods.learner import plain
+from fastap.methods.model import Model
 from fastap.methods.practice import Drill, Moment, Practice
 from fastap.problem.episode import Episode
 from fastap.problem.rollout import AbstractPolicy, Glance, Memory, Players, play
@@ -173,7 +175,9 @@ def train_all(
     tasks, known = cast.tasks(zoo)
     count = len(known)
     keys = jax.vmap(jax.random.key)(jnp.arange(count))
-    state = jax.jit(jax.vmap(drill.start))(tasks, jnp.full(count, rate), keys, known)
+    state = jax.jit(jax.vmap(drill.start))(
+        tasks, plain(jnp.full(count, rate)), keys, known
+    )
     rounds = drill.practice.rounds(drill.env.spec.horizon)
     train = jax.jit(drill.improve, donate_argnums=0)
     curves: dict[str, list[float]] = {f"{a} {b}": [] for a, b in cast.ways}
@@ -217,7 +221,8 @@ class Switching(AbstractPolicy):
     def start(self, slots: int) -> PyTree[Array]:
         """Return the empty memories of all teams, slots first."""
         count = len(self.team.agents.leave.bias)
-        return jnp.zeros((slots, count, self.team.agents.gru.width))
+        wide = lambda x: jnp.broadcast_to(x[:, None], (slots, count, *x.shape[1:]))
+        return jax.tree.map(wide, self.team.start(slots))
 
     def act(
         self, memory: PyTree[Array], glance: Glance, key: PRNGKeyArray

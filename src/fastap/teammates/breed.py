@@ -13,7 +13,9 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 from fastap.envs.particles import Arena, between, points
 from fastap.envs.prey import Nerves, Trained
 from fastap.envs.pursuit import PREDATOR, PREY, Pursuit
-from fastap.methods.learner import Learning, explore, pick
+from fastap.methods.actor import explore
+from fastap.methods.learner import plain
+from fastap.methods.model import Learning, pick
 from fastap.methods.networks import Linear
 from fastap.methods.practice import Drill, Practice
 from fastap.problem.rollout import AbstractPolicy, Glance
@@ -172,7 +174,7 @@ def hunt(env: Pursuit, prey: Nerves, breeding: Breeding, seed: int) -> Populatio
     drill = Drill(against, spec.slots, breeding.hunts, play)
     tasks = Lesson(jnp.ones(count), no_conventions(count))
     keys = jax.vmap(jax.random.key)(seed + jnp.arange(count))
-    runs = jax.jit(jax.vmap(drill.start))(tasks, jnp.full(count, 5e-4), keys)
+    runs = jax.jit(jax.vmap(drill.start))(tasks, plain(jnp.full(count, 5e-4)), keys)
     rounds = jnp.arange(breeding.hunts.rounds(spec.horizon))
     runs, _ = jax.jit(drill.improve, donate_argnums=0)(runs, rounds)
     return Population(env=env, agents=runs.learner.model.agents, groups=count)

@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from fastap.methods.learner import Actor, Model
+from fastap.methods.actor import Actor
+from fastap.methods.learner import plain
+from fastap.methods.model import Model
 from fastap.methods.networks import Values
 from fastap.methods.practice import Drill, Moment, Practice, Run
 from fastap.problem.episode import Episode
@@ -177,7 +179,7 @@ def _plant(drill: Drill, trunks: Sequence[Trunk], rate: float) -> Run:
     convention = Convention(column("corner"), column("side"))
     task = Lesson(jnp.full(count, PARTING / PIECES), convention)
     keys = jax.vmap(jax.random.key)(column("seed"))
-    return jax.jit(jax.vmap(drill.start))(task, jnp.full(count, rate), keys)
+    return jax.jit(jax.vmap(drill.start))(task, plain(jnp.full(count, rate)), keys)
 
 
 def _part(runs: Run, members: Int[np.ndarray, "M 2"]) -> Run:

@@ -11,7 +11,8 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fastap.methods import replay
-from fastap.methods.learner import Model, act_by, observe
+from fastap.methods.actor import act_by
+from fastap.methods.model import Model, observe
 from fastap.methods.networks import Values, recur
 from fastap.methods.replay import Experience
 from fastap.problem.rollout import Players, play

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from fastap.methods.learner import Actor
+from fastap.methods.actor import Actor, Mind
 from fastap.methods.networks import Values
 from fastap.problem.rollout import AbstractPolicy, Glance
 from fastap.problem.spec import Env
@@ -21,13 +21,13 @@ class Population(AbstractPolicy):
     agents: Values  # groups first, then all N slots
     groups: int = eqx.field(static=True)
 
-    def start(self, slots: int) -> Float[Array, "P H"]:
+    def start(self, slots: int) -> Mind:
         """Return an empty memory for each slot."""
-        return jnp.zeros((slots, self.agents.gru.width))
+        return Actor(env=self.env, agents=self.agents).start(slots)
 
     def act(
-        self, memory: Float[Array, "P H"], glance: Glance, key: PRNGKeyArray
-    ) -> tuple[Float[Array, "P H"], Int[Array, " P"]]:
+        self, memory: Mind, glance: Glance, key: PRNGKeyArray
+    ) -> tuple[Mind, Int[Array, " P"]]:
         """Let the group that is there choose, without exploring."""
         agents = jax.tree.map(lambda x: x[glance.group, glance.slot], self.agents)
         team = Actor(env=self.env, agents=agents)

@@ -20,7 +20,8 @@ from safetensors.numpy import save as write_tensors
 from fastap import __version__
 from fastap.envs import make
 from fastap.envs.foraging import Foraging
-from fastap.methods.learner import Learning, begin
+from fastap.methods.learner import begin
+from fastap.methods.model import Learning
 from fastap.methods.networks import Values
 from fastap.problem.rollout import AbstractPolicy
 from fastap.problem.spec import Env, Mistake

@@ -1,0 +1,77 @@
+"""The learnt agents at work."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from fastap.methods.beliefs import AbstractBelief, Silent
+from fastap.methods.model import Known, Model, inputs
+from fastap.methods.networks import Values
+from fastap.problem.rollout import AbstractPolicy, Glance
+from fastap.problem.spec import Env
+
+Mind = tuple[Float[Array, "P H"], Float[Array, "P M"]]  # of values and beliefs
+
+
+class Actor(AbstractPolicy):
+    """Agents that look, believe and act; they explore with probability epsilon.
+
+    Without epsilon they are greedy and take the mean of what they believe.
+    """
+
+    env: Env
+    agents: Values  # one for each of its slots, stacked
+    local: AbstractBelief = Silent()
+    known: Known = None
+    epsilon: Float[Array, ""] | None = None
+    groups: int = eqx.field(static=True, default=1)
+
+    def start(self, slots: int) -> Mind:
+        """Return an empty memory for each slot."""
+        memory = jnp.zeros((slots, self.agents.gru.width))
+        doubt = self.local.start()
+        return memory, jnp.broadcast_to(doubt, (slots, *doubt.shape))
+
+    def act(
+        self, memory: Mind, glance: Glance, key: PRNGKeyArray
+    ) -> tuple[Mind, Int[Array, " P"]]:
+        """Value the available actions and take the best, or any."""
+        now = (glance.observation, glance.last, glance.group)
+        seen = inputs(self.env, self.known, *now)
+        each = jax.vmap(lambda net, *x: net(*x))
+        doubt, belief = each(self.local, memory[1], seen)
+        k_belief, k_explore = jax.random.split(key)
+        e = belief.mean if self.epsilon is None else belief.sample(k_belief)
+        told = jnp.concatenate([seen, e], axis=1)
+        past, values = each(self.agents, memory[0], told)
+        if self.epsilon is None:
+            return (past, doubt), best(values, glance.available)
+        return (past, doubt), explore(values, glance.available, self.epsilon, k_explore)
+
+
+def act_by(env: Env, model: Model, epsilon: Float[Array, ""] | None = None) -> Actor:
+    """Put a model's agents to work, with all that they believe and are told."""
+    return Actor(
+        env=env,
+        agents=model.agents,
+        local=model.local,
+        known=model.known,
+        epsilon=epsilon,
+    )
+
+
+def explore(
+    values: Float[Array, "P A"],
+    available: Bool[Array, "P A"],
+    epsilon: Float[Array, ""],
+    key: PRNGKeyArray,
+) -> Int[Array, " P"]:
+    """Take the best available action or, with probability epsilon, any."""
+    dice = jax.random.uniform(key, (len(values), 1 + values.shape[1]))
+    return best(jnp.where(dice[:, :1] < epsilon, dice[:, 1:], values), available)
+
+
+def best(worth: Float[Array, "P A"], available: Bool[Array, "P A"]) -> Int[Array, " P"]:
+    """Take the best of the available actions."""
+    return jnp.argmax(jnp.where(available, worth, -jnp.inf), axis=1)
