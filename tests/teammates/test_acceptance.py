@@ -124,7 +124,7 @@ def test_the_switching_response_is_the_team_of_whoever_is_there(model):
     seen = begin_to_see(8)
     memory = policy.start(2)
     blank = Actor(env=ENV, agents=other).start(2)
-    alone = {k: blank for k in (0, 1)}
+    alone = dict.fromkeys((0, 1), blank)
     for t, glance in enumerate(seen):
         told = eqx.tree_at(lambda g: g.group, glance, jnp.array(t % 2))
         memory, action = policy.act(memory, told, jax.random.key(0))

@@ -12,6 +12,7 @@ from fastap.envs.foraging import Foraging
 from fastap.experiments.learnability import Trial, measure
 from fastap.methods.learner import plain
 from fastap.methods.model import Learning
+from fastap.methods.networks import Values
 from fastap.methods.practice import Drill, Practice
 from fastap.teammates import grow as growing
 from fastap.teammates.conventions import no_conventions
@@ -107,11 +108,12 @@ def test_a_trial_reports_every_run_at_every_point():
 def test_groups_of_both_algorithms_come_in_the_order_of_the_plan(monkeypatch):
     """Those of one algorithm are grown together; progress counts both lots."""
     lots, heard = [], []
+    nets = Values(1, 1, 1, jax.random.key(0))
 
     def grow_lot(env, trunks, practice, rate, tell):
         lots.append((practice.learning.mixer, [trunk.seed for trunk in trunks]))
-        tell(1.0, None)
-        return [Group(trunk, trunk.members[0], None, 0) for trunk in trunks]
+        tell(1.0, f"{len(trunks)} trunks")
+        return [Group(trunk, trunk.members[0], nets, 0) for trunk in trunks]
 
     monkeypatch.setattr(growing, "grow_together", grow_lot)
     plan = [
