@@ -33,7 +33,7 @@ class Prey:
         from fastap.envs.prey import Fleeing, save_prey
         from fastap.envs.pursuit import Pursuit
         from fastap.teammates.breed import Breeding, breed, judge_prey
-        from fastap.teammates.zoo import describe
+        from fastap.teammates.zoo import describe, replace
 
         prepare(self.out, self.force)
         breeding = Breeding()
@@ -47,7 +47,7 @@ class Prey:
         command = f"fastap zoo prey --preset {self.preset} --seed {self.seed}"
         save_prey(prey, self.out / "prey.safetensors")
         told = describe(env, "prey", command) | facts
-        (self.out / "prey.json").write_text(json.dumps(told, indent=1) + "\n")
+        replace(self.out / "prey.json", (json.dumps(told, indent=1) + "\n").encode())
         console.print(
             f"Chasers touch it in {facts['touched']:.0%} of episodes (wanted: 30 to "
             f"80 %); it is at home {facts['home']:.1%} of the time (wanted: 95 %). "
