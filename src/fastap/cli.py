@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+import jax
 import tyro
 from jax.errors import JaxRuntimeError
 from rich.console import Console
 from rich.table import Table
 
+from fastap.commands.doctor import Doctor
 from fastap.commands.edge import check_range, prepare, some
 from fastap.commands.learnability import learn
+from fastap.commands.train import Train
 from fastap.commands.zoo import Zoo
 from fastap.envs import ENVIRONMENTS
 from fastap.problem.schedule import parse
@@ -166,17 +169,27 @@ class Reproduce:
 
 Command = Annotated[
     Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Zoo, tyro.conf.subcommand("zoo")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
-    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")],
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Doctor, tyro.conf.subcommand("doctor")],
     tyro.conf.OmitSubcommandPrefixes,
 ]
+
+
+def remember_programs() -> None:
+    """Keep compiled programs in the user's cache folder, unless told where else."""
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "fastap"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; what the user can mend ends in one sentence and exit 2."""
     about = "Cooperative agents that keep working when their teammates change."
     command = tyro.cli(Command, prog="fastap", description=about, args=arguments)
+    remember_programs()
     try:
         command.run(Console())
     except Mistake as mistake:
@@ -189,6 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(2) from None
     except BrokenPipeError:  # somebody closed the other end, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        print("fastap: stopped; every file it has written is whole.", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        words = str(stop) or "stopped; every file it has written is whole."
+        print(f"fastap: {words}", file=sys.stderr)
         raise SystemExit(130) from None

@@ -30,12 +30,12 @@ PARTS = ("agents", "mixer", "local", "team", "losses")
 
 
 def learning(name):
-    return dataclasses.replace(TINY, method=METHODS[name])
+    return dataclasses.replace(TINY, method=METHODS[name], labels=4)
 
 
 def learner(name, key=KEY):
     known = jnp.eye(4)[:, :2] if METHODS[name].told else None
-    return begin(ENV, 2, learning(name), key, known, groups=4)
+    return begin(ENV, 2, learning(name), key, known)
 
 
 def dials(name, scale=1.0):

@@ -14,8 +14,10 @@ from fastap.methods.learner import begin
 from fastap.methods.model import Learning
 from fastap.methods.practice import Moment
 from fastap.problem.rollout import Glance
+from fastap.problem.schedule import parse
 from fastap.teammates import identify as naming
-from fastap.teammates.acceptance import Cast, Company, Switching, beside, skills
+from fastap.teammates.acceptance import Cast, Switching, skills
+from fastap.teammates.company import Beside, Company, all_at_once
 from fastap.teammates.identify import identify
 from fastap.teammates.labels import recorded_order
 from fastap.teammates.population import Own, mix
@@ -88,9 +90,10 @@ def test_skills_are_normalised_between_the_random_team_and_the_best():
 def test_agents_train_beside_the_groups_they_are_allowed(model):
     zoo = zoo_of(mix(up, down), [("up", 1), ("down", 2)])
     now = Moment(jnp.float32(0.5), jnp.float32(0))
-    one = jax.jit(lambda task, key: beside(zoo, task, model, now, key))
+    play = Beside(zoo, parse("U[5,8]"))
+    one = jax.jit(lambda task, key: play(task, model, now, key))
     for group, action in enumerate((NORTH, SOUTH)):
-        task = Company(jnp.arange(2) == group, jnp.array(False))
+        task = Company(all_at_once(jnp.arange(2) == group), jnp.array(0.0))
         for seed in range(3):
             episode = one(task, jax.random.key(seed))
             there = np.asarray(episode.present)[:, 2]
@@ -98,21 +101,37 @@ def test_agents_train_beside_the_groups_they_are_allowed(model):
             assert np.all(np.asarray(episode.group) == group)
             assert np.asarray(episode.present)[:, 3].all() == (group == 1)
             assert not np.any(episode.swap)
-    changing = Company(jnp.ones(2, bool), jnp.array(True))
+    changing = Company(jnp.zeros(2, int), jnp.array(1.0))
     episodes = [one(changing, jax.random.key(seed)) for seed in range(6)]
     assert all(np.any(episode.swap) for episode in episodes)
     assert any(len(np.unique(episode.group)) == 2 for episode in episodes)
+
+
+def test_groups_are_revealed_in_turn():
+    task = Company(jnp.array([0, 1, -1, 1, 3]), jnp.array(0.0))
+    met = lambda progress: np.flatnonzero(task.met(jnp.float32(progress))).tolist()
+    assert [met(p) for p in (0, 0.24, 0.25, 0.74)] == [[0], [0], [0, 1, 3], [0, 1, 3]]
+    assert met(0.75) == met(0.999) == [0, 1, 3, 4]
+
+
+def test_some_episodes_change_and_the_others_stay(model):
+    zoo = zoo_of(mix(up, down), [("up", 1), ("down", 2)])
+    play, now = Beside(zoo, parse("at[3]")), Moment(jnp.float32(0.5), jnp.float32(0))
+    task = Company(jnp.zeros(2, int), jnp.array(0.25))
+    keys = jax.random.split(jax.random.key(0), 400)
+    swaps = jax.jit(jax.vmap(lambda key: play(task, model, now, key).swap))(keys)
+    assert np.asarray(swaps).any(1).mean() == pytest.approx(0.25, abs=0.07)
 
 
 def test_the_cast_is_told_what_it_should_be():
     zoo = zoo_of(mix(up, down, up), [("b", 2), ("a", 2), ("b", 1)])
     cast = Cast(np.array([0, 2]), seeds=2)
     tasks, known = cast.tasks(zoo)
-    assert tasks.allowed.tolist()[:2] == [[True, False, False], [False, False, True]]
-    assert np.all(np.asarray(tasks.allowed)[2:] == [True, False, True])
+    assert tasks.turn.tolist()[:2] == [[0, -1, -1], [-1, -1, 0]]
+    assert np.all(np.asarray(tasks.turn)[2:] == [0, -1, 0])
     assert np.flatnonzero(np.asarray(known).any((1, 2))).tolist() == [4, 5, 8, 9]
     assert np.array_equal(known[4], [[0, 1], [1, 0], [0, 1]])
-    assert np.flatnonzero(np.asarray(tasks.changing)).tolist() == [6, 7, 8, 9]
+    assert np.flatnonzero(np.asarray(tasks.share)).tolist() == [6, 7, 8, 9]
     assert cast.runs("U[5,8]", "told") == np.s_[8:10]
 
 

@@ -40,24 +40,54 @@ def prepare(out: Path, force: bool) -> None:
 
 
 ZooName = Annotated[str, tyro.conf.arg(metavar="NAME|DIR")]
+PAUSE = 10.0  # seconds between two plain lines
 Advance = Callable[[float, str], None]  # how much is done, of all; what to say
 
 
-@contextlib.contextmanager
-def progress(console: Console, task: str, total: float, unit: str) -> Iterator[Advance]:
-    """Show how far long work is: a bar on a terminal, plain lines elsewhere."""
-    begin = time.monotonic()
+class Pace:
+    """How fast long work goes; what came before its first news was compilation."""
 
-    def rate(done: float) -> str:
-        speed = done / max(time.monotonic() - begin, 1e-9)
-        return f"{speed:,.0f} {unit}/s" if speed >= 10 else f"{speed:.2g} {unit}/s"
+    def __init__(self, done: float):
+        self.since = (time.monotonic(), done)
+        self.first = True
+        self.speed = 0.0
+
+    def see(self, done: float) -> float:
+        """Return the work per second so far."""
+        now = time.monotonic()
+        began, before = self.since
+        self.speed = (done - before) / max(now - began, 1e-9)
+        if self.first:
+            self.since, self.first = (now, done), False
+        return self.speed
+
+    def words(self, unit: str) -> str:
+        """Write the rate."""
+        digits = ",.0f" if self.speed >= 10 else ".2g"
+        return f"{self.speed:{digits}} {unit}/s"
+
+
+@contextlib.contextmanager
+def progress(
+    console: Console, task: str, total: float, unit: str, done: int = 0
+) -> Iterator[Advance]:
+    """Show how far long work is: a bar on a terminal, plain lines elsewhere.
+
+    Plain lines come at the start, at the end and every ten seconds.
+    """
+    pace, said = Pace(done), [-float("inf")]
 
     if not console.is_terminal:
 
         def say(done: float, text: str) -> None:
-            left = (time.monotonic() - begin) * (total / max(done, 1e-9) - 1)
+            speed, now = pace.see(done), time.monotonic()
+            if now - said[0] < PAUSE and done < total:
+                return
+            said[0] = now
+            left = (total - done) / max(speed, 1e-9)
+            rate = pace.words(unit)
             console.print(
-                f"{task}: {done / total:.0%}, {rate(done)}, {left:.0f} s left. {text}"
+                f"{task}: {done / total:.0%}, {rate}, {left:.0f} s left. {text}"
             )
 
         yield say
@@ -71,10 +101,13 @@ def progress(console: Console, task: str, total: float, unit: str) -> Iterator[A
         *(TimeRemainingColumn(), TextColumn("{task.fields[text]}")),
     )
     with Progress(*columns, console=console) as bar:
-        job = bar.add_task(task, total=total, speed="", text="compiling ...")
+        job = bar.add_task(
+            task, total=total, completed=done, speed="", text="compiling ..."
+        )
 
         def move(done: float, text: str) -> None:
-            bar.update(job, completed=done, speed=rate(done), text=text)
+            pace.see(done)
+            bar.update(job, completed=done, speed=pace.words(unit), text=text)
 
         yield move
 

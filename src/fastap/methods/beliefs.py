@@ -1,7 +1,7 @@
 """Beliefs: what a method thinks of its teammates, as a Gaussian at every step."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import equinox as eqx
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from fastap.methods.networks import GRU, AbstractMind, Linear, unroll_both
+from fastap.methods.networks import GRU, AbstractMind, Linear, Pair, unroll
 
 LOWEST, HIGHEST = -10.0, 0.5  # of a log-variance
 NOISE = 0.01  # the deviation of a squashed belief while training
@@ -148,10 +148,32 @@ class Recurrent(AbstractBelief, AbstractMind):
         self, frozen: AbstractBelief, xs: Float[Array, "T m B I"]
     ) -> tuple[Gaussian, Gaussian]:
         """Believe over whole episodes: m of these, stacked, and their doubles."""
-        assert isinstance(frozen, Recurrent)
-        memories = unroll_both((self, frozen), (xs, xs))
-        finish = jax.vmap(Recurrent.finish, in_axes=(0, 1), out_axes=1)
-        return finish(self, memories[0]), finish(frozen, memories[1])
+        return watch_together([(self, frozen, xs)])[0]
+
+
+Watched = tuple[AbstractBelief, AbstractBelief, Float[Array, "_ _ _ _"]]
+
+
+def watch_together(watched: Sequence[Watched]) -> list[tuple[Gaussian, Gaussian]]:
+    """Let several beliefs and their doubles watch whole episodes.
+
+    Those that are recurrent share one scan.
+    """
+    finish = jax.vmap(Recurrent.finish, in_axes=(0, 1), out_axes=1)
+    pairs = [
+        (belief, frozen, Pair(belief, frozen, xs, xs))
+        for belief, frozen, xs in watched
+        if isinstance(belief, Recurrent) and isinstance(frozen, Recurrent)
+    ]
+    memories = unroll([pair for *_, pair in pairs]) if pairs else []
+    recurrent = iter(
+        (finish(belief, ours), finish(frozen, theirs))
+        for (belief, frozen, _), (ours, theirs) in zip(pairs, memories, strict=True)
+    )
+    return [
+        next(recurrent) if isinstance(belief, Recurrent) else belief.watch(frozen, xs)
+        for belief, frozen, xs in watched
+    ]
 
 
 class Product(AbstractBelief):

@@ -1,16 +1,21 @@
 """One learner for every method: QMIX, beliefs beside it, and the method's losses."""
 
+import functools
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from fastap.methods.beliefs import watch_together
 from fastap.methods.losses import Context
 from fastap.methods.model import (
     Known,
     Learning,
     Model,
+    Part,
     build,
     observe,
     pick,
@@ -82,10 +87,9 @@ def begin(
     learning: Learning,
     key: PRNGKeyArray,
     known: Known = None,
-    groups: int = 1,
 ) -> Learner:
     """Initialise a learner for the first `agents` slots of an environment."""
-    model = build(env, agents, learning, key, known, groups)
+    model = build(env, agents, learning, key, known)
     nothing = Rewards(jnp.float32(1e-4), jnp.zeros(()), jnp.ones(()))
     state = optax.scale_by_adam().init(eqx.filter(model, eqx.is_array))
     memories = tuple(term.start() for term in model.losses)
@@ -112,6 +116,13 @@ def update(
     change, state = optax.scale_by_adam().update(gradient, learner.optimiser)
     change = jax.tree.map(lambda x: -dials.rate * x, change)
     model = eqx.apply_updates(learner.model, paced(change, learning.method.pace))
+    if learning.moves != "all":
+        model = only(learning.moves, model, learner.model)
+        state = jax.tree.map(
+            functools.partial(only, learning.moves),
+            *(state, learner.optimiser),
+            is_leaf=lambda x: isinstance(x, Model),
+        )
     updates = learner.updates + 1
     copy = updates % learning.target_every == 0
     follow = lambda new, old: jnp.where(copy, new, old)
@@ -142,6 +153,15 @@ def clip(gradient: Model, limit: float) -> tuple[PyTree, dict[str, Float[Array, 
     return clipped, {f"gradient {name}": norm for name, norm in norms.items()}
 
 
+def only(part: Part, new: Any, old: Any) -> Any:
+    """Take the values or the beliefs of a model from the new, the rest from the old."""
+    if not (isinstance(new, Model) and isinstance(old, Model)):
+        return new
+    one, two = (new, old) if part == "values" else (old, new)
+    beliefs = (two.local, two.team, one.mixer, two.losses)
+    return Model(one.agents, *beliefs, old.known)
+
+
 def paced(change: PyTree[Array], pace: float) -> PyTree[Array]:
     """Let local beliefs learn at a pace of their own."""
     local, losses = jax.tree.map(lambda x: pace * x, (change.local, change.losses))
@@ -164,6 +184,29 @@ def loss(
     return total, (tuple(memories), notes)
 
 
+def norms(
+    env: Env, learning: Learning, learner: Learner, given: Given
+) -> dict[str, Float[Array, ""]]:
+    """Return the norm of each weighted term's gradient in each part of the model."""
+    free, fixed = eqx.partition(learner.model, eqx.is_inexact_array)
+
+    def terms(free):
+        model = eqx.combine(free, fixed)
+        _, (_, notes) = loss(model, learner.target, env, learning, given)
+        weights = jnp.concatenate([jnp.ones(1), given.dials.weights])
+        return weights * jnp.stack(list(notes.values()))
+
+    _, back = jax.vjp(terms, free)
+    names = ("td", *(term.name for term in learning.method.losses))
+    slopes = jax.vmap(lambda one: back(one)[0])(jnp.eye(len(names)))
+    size = jax.vmap(lambda slope: clip(slope, jnp.inf)[1])(slopes)
+    return {
+        f"{part} of {name}": size[part][i]
+        for part in size
+        for i, name in enumerate(names)
+    }
+
+
 def temporal(
     model: Model, target: Model, env: Env, learning: Learning, given: Given
 ) -> tuple[Float[Array, ""], Context]:
@@ -173,9 +216,9 @@ def temporal(
     """
     batch = given.batch
     k_local, k_team, k_later, k_last = jax.random.split(given.key, 4)
-    seen = observe(env, model.known, batch)
-    local, local_then = model.local.watch(target.local, seen)
-    team, team_then = model.team.watch(target.team, survey(env, batch))
+    seen, all_seen = observe(env, model.known, batch), survey(env, batch)
+    beliefs = (model.local, target.local, seen), (model.team, target.team, all_seen)
+    (local, local_then), (team, team_then) = watch_together(beliefs)
     e, z = local.sample(k_local), team.sample(k_team)[:, 0]
     acted = jax.lax.stop_gradient(e) if learning.method.detach else e
     join = lambda *parts: jnp.concatenate(parts, axis=-1)

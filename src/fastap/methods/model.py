@@ -13,15 +13,19 @@ from fastap.methods.losses import AbstractLoss, Sizes
 from fastap.methods.networks import (
     AbstractMixer,
     Monotone,
+    Pair,
     Sum,
     Values,
-    unroll_both,
+    unroll,
 )
 from fastap.methods.replay import Experience
 from fastap.methods.table import QMIX, Method
 from fastap.problem.spec import Env
 
 Known = Float[Array, "*R K C"] | None  # what is told of each group, if anything
+
+
+Part = Literal["all", "values", "beliefs"]  # values: agents and their mixer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +35,10 @@ class Learning:
     method: Method = QMIX
     local: int = 4  # the width of an agent's context, where the method has one
     team: int = 6
+    labels: int = 1  # how many there are
     mixer: Literal["qmix", "vdn"] = "qmix"
+    update: Literal["joint", "literal"] = "joint"  # literal: Algorithm 2, by label
+    moves: Part = "all"  # what a gradient step moves
     hidden: int = 64  # of the agents' networks
     embed: int = 32  # of the mixer
     discount: float = 0.99
@@ -57,7 +64,6 @@ def build(
     learning: Learning,
     key: PRNGKeyArray,
     known: Known,
-    groups: int,
 ) -> Model:
     """Initialise all networks of a method."""
     spec, method, hidden = env.spec, learning.method, learning.hidden
@@ -82,7 +88,7 @@ def build(
         mates=spec.slots - agents,
         seen=spec.inputs,
         actions=spec.actions,
-        labels=groups,
+        labels=learning.labels,
     )
     keys = jax.random.split(k_losses, max(1, len(method.losses)))
     losses = tuple(
@@ -130,11 +136,11 @@ def watch(
     ys: Float[Array, "T1 n B I"],
 ) -> tuple[Float[Array, "B T1 n A"], Float[Array, "B T1 n A"]]:
     """Unroll every agent over xs, and its frozen double over ys."""
-    memories = unroll_both((agents, frozen), (xs, ys))
+    ((ours, theirs),) = unroll([Pair(agents, frozen, xs, ys)])
     value = jax.vmap(lambda net, memory: net.leave(memory), (0, 1), 1)
     back = lambda x: jnp.transpose(x, (2, 0, 1, 3))
     frozen = jax.lax.stop_gradient(frozen)
-    return back(value(agents, memories[0])), back(value(frozen, memories[1]))
+    return back(value(agents, ours)), back(value(frozen, theirs))
 
 
 def pick(values: Float[Array, "*n A"], action: Int[Array, "*n"]) -> Float[Array, "*n"]:

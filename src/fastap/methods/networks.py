@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import itertools
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -17,11 +18,12 @@ class Linear(eqx.Module):
     bias: Float[Array, " O"]
 
     def __init__(self, inputs: int, outputs: int, key: PRNGKeyArray):
-        k_weight, k_bias = jax.random.split(key)
         bound = max(inputs, 1) ** -0.5
-        draw = functools.partial(jax.random.uniform, minval=-bound, maxval=bound)
-        self.weight = draw(k_weight, (inputs, outputs))
-        self.bias = draw(k_bias, (outputs,))
+        # One draw for both: chance is what takes longest to compile.
+        drawn = jax.random.uniform(
+            key, (inputs + 1, outputs), minval=-bound, maxval=bound
+        )
+        self.weight, self.bias = drawn[:-1], drawn[-1]
 
     def __call__(self, x: Float[Array, "*n I"]) -> Float[Array, "*n O"]:
         """Map the last axis."""
@@ -96,7 +98,7 @@ def _forwards(learning, weight, bias, prepared):
         steps = gates(memory, new, memory @ weight + wide)
         return steps[0], (steps[0], tuple(x[:learning] for x in steps))
 
-    _, (memories, kept) = jax.lax.scan(step, jnp.zeros(shape), new, unroll=unroll())
+    _, (memories, kept) = jax.lax.scan(step, jnp.zeros(shape), new, unroll=unrolled())
     return memories, (weight, kept)
 
 
@@ -116,7 +118,7 @@ def _backwards(learning, saved, slope):
 
     rows = (slope[:, :learning], before, saved[1])
     start = jnp.zeros_like(memories[0])
-    _, (old, d_fresh) = jax.lax.scan(step, start, rows, reverse=True, unroll=unroll())
+    _, (old, d_fresh) = jax.lax.scan(step, start, rows, reverse=True, unroll=unrolled())
     new = jnp.concatenate([old[..., : -d_fresh.shape[-1]], d_fresh], axis=-1)
     flat = lambda x: x.swapaxes(0, 1).reshape(learning, -1, x.shape[-1])
     d_weight = flat(before).swapaxes(1, 2) @ flat(old)
@@ -128,7 +130,7 @@ def _backwards(learning, saved, slope):
 recur.defvjp(_forwards, _backwards)
 
 
-def unroll() -> bool:
+def unrolled() -> bool:
     """Say whether to unroll recurrent scans: on a GPU every turn costs a launch."""
     return jax.default_backend() == "gpu"
 
@@ -143,24 +145,43 @@ class AbstractMind(eqx.Module):
         """Compute all that does not depend on the memory."""
 
 
-def unroll_both(
-    minds: tuple[AbstractMind, AbstractMind],
-    inputs: tuple[Float[Array, "T m B I"], Float[Array, "T m B I"]],
-) -> tuple[Float[Array, "T m B H"], Float[Array, "T m B H"]]:
-    """Return the memories of m minds, stacked, and of their frozen doubles.
+class Pair(eqx.Module):
+    """Some minds, stacked, with what they see; and their frozen doubles."""
 
-    All run in one scan, and only the first get gradients.
+    learning: AbstractMind
+    frozen: AbstractMind
+    xs: Float[Array, "T m B I"]
+    ys: Float[Array, "T m B J"]  # what the doubles see
+
+    def prepare(self) -> tuple[Float[Array, "T m B G"], Float[Array, "T m B G"]]:
+        """Compute all that does not depend on memories."""
+        each = jax.vmap(lambda mind, x: mind.prepare(x), in_axes=(0, 1), out_axes=1)
+        frozen = jax.lax.stop_gradient(self.frozen)
+        return each(self.learning, self.xs), each(frozen, self.ys)
+
+
+Memories = tuple[Float[Array, "T m B H"], Float[Array, "T m B H"]]
+
+
+def unroll(pairs: Sequence[Pair]) -> list[Memories]:
+    """Return the memories of all minds and of their doubles over whole episodes.
+
+    All of them run in one scan, and only those that learn get gradients.
     """
-    learning, frozen = minds[0], jax.lax.stop_gradient(minds[1])
-    each = jax.vmap(lambda mind, x: mind.prepare(x), in_axes=(0, 1), out_axes=1)
-    prepared = [each(learning, inputs[0]), each(frozen, inputs[1])]
-    memory = (learning.gru.memory, frozen.gru.memory)
-    weight = jnp.concatenate([part.weight for part in memory])
-    bias = jnp.concatenate([part.bias for part in memory])
-    count = inputs[0].shape[1]
-    joined = jnp.concatenate(prepared, axis=1)
-    memories = jnp.asarray(recur(count, weight, bias, joined))
-    return memories[:, :count], memories[:, count:]
+    learning = [pair.learning.gru.memory for pair in pairs]
+    frozen = [jax.lax.stop_gradient(pair.frozen.gru.memory) for pair in pairs]
+    prepared = [pair.prepare() for pair in pairs]
+    ours, theirs = zip(*prepared, strict=True)
+    join = lambda name: jnp.concatenate([getattr(x, name) for x in learning + frozen])
+    counts = [x.shape[1] for x in ours]
+    joined = jnp.concatenate([*ours, *theirs], axis=1)
+    total = sum(counts)
+    memories = jnp.asarray(recur(total, join("weight"), join("bias"), joined))
+    cuts = list(itertools.accumulate(counts))[:-1]
+    first, second = (
+        jnp.split(half, cuts, axis=1) for half in jnp.split(memories, [total], axis=1)
+    )
+    return list(zip(first, second, strict=True))
 
 
 class MLP(eqx.Module):

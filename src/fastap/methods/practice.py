@@ -1,6 +1,7 @@
 """Practice: play some episodes, remember them, learn from remembered ones; repeat."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,8 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from fastap.methods import replay
 from fastap.methods.learner import Dials, Learner, begin, update
-from fastap.methods.model import Known, Learning, Model
-from fastap.methods.replay import Experience
+from fastap.methods.model import Known, Learning, Model, Part
+from fastap.methods.replay import Experience, Shelves
 from fastap.problem.episode import Episode
 from fastap.problem.spec import Env
 
@@ -55,6 +56,7 @@ class Run(eqx.Module):
     dials: Dials
 
 
+Notes = dict[str, Float[Array, "*C"]]  # losses, norms of gradients, returns
 Play = Callable[[Any, Model, Moment, PRNGKeyArray], Episode]  # the task comes first
 
 
@@ -76,9 +78,8 @@ class Drill:
     ) -> Run:
         """Begin a run with untrained agents and an empty memory."""
         k_learner, k_run = jax.random.split(key)
-        learning = self.practice.learning
-        groups = len(dials.labels)
-        learner = begin(self.env, self.agents, learning, k_learner, known, groups)
+        how = (self.env, self.agents, self.practice.learning)
+        learner = begin(*how, k_learner, known)
         now = Moment(jnp.float32(1), jnp.float32(0))
 
         def one(key):
@@ -88,13 +89,11 @@ class Drill:
         memory = replay.empty(jax.eval_shape(one, key), self.practice.capacity)
         return Run(learner, memory, k_run, task, dials)
 
-    def improve(
-        self, runs: Run, rounds: Int[Array, " C"]
-    ) -> tuple[Run, Float[Array, "C R"]]:
-        """Let all runs play and learn for these rounds; return what they earned."""
+    def improve(self, runs: Run, rounds: Int[Array, " C"]) -> tuple[Run, Notes]:
+        """Let all runs play and learn for these rounds; note how it went, C by R."""
         return jax.lax.scan(jax.vmap(self.round, (0, None)), runs, rounds)
 
-    def round(self, run: Run, now: Int[Array, ""]) -> tuple[Run, Float[Array, ""]]:
+    def round(self, run: Run, now: Int[Array, ""]) -> tuple[Run, Notes]:
         """Play some episodes, remember them, and learn from remembered ones."""
         practice, horizon = self.practice, self.env.spec.horizon
         key, k_play, k_learn = jax.random.split(run.key, 3)
@@ -104,17 +103,40 @@ class Drill:
         episodes = jax.vmap(one)(jax.random.split(k_play, practice.episodes))
         fresh = replay.keep(episodes, self.agents)
         memory = replay.add(run.memory, fresh, now * practice.episodes)
-
         written = (now + 1) * practice.episodes
         shelves = replay.shelve(memory, written, run.dials.labels)
+        learner, notes = self.learn(run, memory, shelves, k_learn)
+        notes |= {"return": episodes.total.mean(), "epsilon": moment.epsilon}
+        return Run(learner, memory, key, run.task, run.dials), notes
 
-        def learn(learner, k):
-            k_sample, k_update = jax.random.split(k)
-            batch = replay.sample(memory, shelves, practice.batch, k_sample)
-            how = (self.env, practice.learning)
-            after, _ = update(*how, learner, batch, run.dials, k_update)
-            return after, None
+    def learn(
+        self, run: Run, memory: Experience, shelves: Shelves, key: PRNGKeyArray
+    ) -> tuple[Learner, Notes]:
+        """Take the gradient steps of a round; note the mean of each loss."""
+        practice = self.practice
+        draw = functools.partial(replay.sample, memory, shelves, practice.batch)
 
-        steps = jax.random.split(k_learn, practice.updates)
-        learner, _ = jax.lax.scan(learn, run.learner, steps)
-        return Run(learner, memory, key, run.task, run.dials), episodes.total.mean()
+        def step(learner, key, moves: Part = "all", label=None):
+            how = dataclasses.replace(practice.learning, moves=moves)
+            k_sample, k_update = jax.random.split(key)
+            batch = draw(k_sample, label)
+            return update(self.env, how, learner, batch, run.dials, k_update)
+
+        def literal(learner, key):
+            """Let values learn from every label in turn, then beliefs from all."""
+
+            def from_one(learner, label):
+                luck = jax.random.fold_in(key, label)
+                after, _ = step(learner, luck, "values", label)
+                there = shelves.count[label] > 0
+                choose = lambda new, old: jnp.where(there, new, old)
+                return jax.tree.map(choose, after, learner), None
+
+            labels = jnp.arange(len(shelves.count))
+            learner, _ = jax.lax.scan(from_one, learner, labels)
+            return step(learner, key, "beliefs")
+
+        once = step if practice.learning.update == "joint" else literal
+        keys = jax.random.split(key, practice.updates)
+        learner, notes = jax.lax.scan(once, run.learner, keys)
+        return learner, jax.tree.map(jnp.mean, notes)

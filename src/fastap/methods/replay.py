@@ -103,15 +103,21 @@ def shelve(
 
 
 def sample(
-    replay: Experience, shelves: Shelves, size: int, key: PRNGKeyArray
+    replay: Experience,
+    shelves: Shelves,
+    size: int,
+    key: PRNGKeyArray,
+    label: Int[Array, ""] | None = None,
 ) -> Experience:
-    """Draw episodes, as many of every label that there is, uniformly within it."""
+    """Draw episodes: of one label, or as many of every label that there is."""
     k_label, k_episode = jax.random.split(key)
     there = shelves.count > 0
+    if label is not None:
+        there = there & (jnp.arange(len(there)) == label)
     luck = jax.random.uniform(k_label, there.shape)
     turn = jnp.argsort(jnp.where(there, luck, 2.0))  # labels that exist come first
-    label = turn[jnp.arange(size) % jnp.maximum(there.sum(), 1)]
+    drawn = turn[jnp.arange(size) % jnp.maximum(there.sum(), 1)]
     dice = jax.random.uniform(k_episode, (size,))
-    rank = jnp.floor(dice * shelves.count[label]).astype(int)
-    index = shelves.order[shelves.first[label] + rank]
+    rank = jnp.floor(dice * shelves.count[drawn]).astype(int)
+    index = shelves.order[shelves.first[drawn] + rank]
     return jax.tree.map(lambda x: x[index], replay)

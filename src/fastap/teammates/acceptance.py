@@ -10,15 +10,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from fastap.methods.actor import Actor, act_by
 from fastap.methods.learner import plain
 from fastap.methods.model import Model
-from fastap.methods.practice import Drill, Moment, Practice
-from fastap.problem.episode import Episode
+from fastap.methods.practice import Drill, Practice
 from fastap.problem.rollout import AbstractPolicy, Glance, Memory, Players, play
-from fastap.problem.schedule import Schedule, parse
+from fastap.problem.schedule import parse
+from fastap.teammates.company import Beside, Company, all_at_once, episodes_of
 from fastap.teammates.crossplay import beside_all, cross_play, mean_return, summarise
 from fastap.teammates.scripted import Random
 from fastap.teammates.zoo import Zoo
@@ -76,29 +76,6 @@ def skills(zoo: Zoo, episodes: int, seed: int = 0) -> dict[str, Any]:
     }
 
 
-class Company(eqx.Module):
-    """The groups that a run of agents is trained beside, and whether they change."""
-
-    allowed: Bool[Array, "*R K"]
-    changing: Bool[Array, "*R"]
-
-
-def beside(
-    zoo: Zoo, task: Company, model: Model, now: Moment, key: PRNGKeyArray
-) -> Episode:
-    """Play one episode beside one of the allowed groups, or several in turn."""
-    env, sizes = zoo.env, jnp.asarray(zoo.sizes)
-    k_draw, k_play = jax.random.split(key)
-    schedules = [
-        parse(change).draw(sizes, task.allowed, env.spec.horizon, k_draw)
-        for change in ("U[5,8]", "stationary")
-    ]
-    choose = lambda some, none: jnp.where(task.changing, some, none)
-    schedule = jax.tree.map(choose, *schedules)
-    mine = act_by(env, model, now.epsilon)
-    return play(env, Players(mine, zoo.policy), schedule, k_play)
-
-
 @dataclasses.dataclass(frozen=True)
 class Cast:
     """Who is trained to accept a zoo, in the order of the runs.
@@ -120,9 +97,10 @@ class Cast:
         ways = [way for way in self.ways for _ in range(self.seeds)]
         allowed = [*np.eye(count, dtype=bool)[self.members], *([every] * len(ways))]
         alone = [("stationary", "qmix")] * len(self.members)
-        changing = [trained != "stationary" for trained, _ in alone + ways]
+        share = [0.0 if way == "stationary" else 1.0 for way, _ in alone + ways]
         known = [types * (kind == "told") for _, kind in alone + ways]
-        company = Company(jnp.asarray(np.array(allowed)), jnp.asarray(changing))
+        met = all_at_once(jnp.asarray(np.array(allowed)))
+        company = Company(met, jnp.array(share))
         return company, jnp.asarray(np.array(known))
 
     def runs(self, trained: str, kind: str) -> slice:
@@ -143,9 +121,8 @@ def accept(
     are with it than those trained for all. The label gap: what being told the
     type adds. Returns the facts, and one of the teams trained for all.
     """
-    drill = Drill(
-        zoo.env, zoo.env.spec.controlled, practice, functools.partial(beside, zoo)
-    )
+    env, play = zoo.env, Beside(zoo, parse(HEADLINE["change"]))
+    drill = Drill(env, env.spec.controlled, practice, play)
     models, curves = train_all(zoo, drill, cast, tell)
     earned = judge_all(zoo, models, episodes)
     own = earned[np.arange(len(cast.members)), cast.members]
@@ -185,7 +162,8 @@ def train_all(
         start, stop = rounds * piece // PIECES, rounds * (piece + 1) // PIECES
         if start == stop:
             continue
-        state, earned = train(state, jnp.arange(start, stop))
+        state, notes = train(state, jnp.arange(start, stop))
+        earned = notes["return"]
         last = np.asarray(earned[-max(1, len(earned) // 4) :].mean(0))
         for way in cast.ways:
             score = round(float(last[cast.runs(*way)].mean()), 4)
@@ -259,7 +237,8 @@ def label_gaps(
 
     def rows(change: str, memory: Memory) -> list[dict[str, Any]]:
         with jax.default_matmul_precision(SURE):
-            top, general = earn(memory, *episodes_of(zoo, cast, change, episodes))
+            teams = episodes_of(zoo, cast.members, change, episodes)
+            top, general = earn(memory, *teams)
         ways = np.asarray(general, float).reshape(2, 2, -1).mean(-1).round(4)
         return [
             {"trained": trained, "change": change, "memory": memory}
@@ -269,14 +248,3 @@ def label_gaps(
 
     cases = itertools.product(CHANGES, MEMORIES)
     return [row for change, memory in cases for row in rows(change, memory)]
-
-
-def episodes_of(
-    zoo: Zoo, cast: Cast, change: str, count: int
-) -> tuple[Schedule, Key[Array, " E"]]:
-    """Draw the teams and the chance of episodes beside the groups of the pool."""
-    sizes, horizon = jnp.asarray(zoo.sizes), zoo.env.spec.horizon
-    allowed = jnp.asarray(np.isin(np.arange(len(zoo.groups)), cast.members))
-    keys = jax.vmap(jax.random.split)(jax.random.split(jax.random.key(2), count))
-    draw = functools.partial(parse(change).draw, sizes, allowed, horizon)
-    return jax.jit(jax.vmap(draw))(keys[:, 0]), keys[:, 1]

@@ -1,0 +1,201 @@
+"""Files of a run: written whole or not at all, read with suspicion, never unpickled."""
+
+import csv
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import shutil
+import struct
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+from safetensors import SafetensorError
+from safetensors.numpy import load as read_tensors
+from safetensors.numpy import save as write_tensors
+
+from fastap.methods.practice import Run
+from fastap.problem.spec import Mistake, check_kind
+from fastap.teammates.zoo import replace
+from fastap.training.settings import Settings
+from fastap.training.train import Course, Row, State
+
+SCHEMA = 1
+CONFIG, METRICS, POLICY = "config.json", "metrics.csv", "policy.safetensors"
+CHECKPOINT = Path("checkpoint") / "state.safetensors"
+Tensors = dict[str, np.ndarray]
+
+
+def name_all(tree: PyTree) -> dict[str, Any]:
+    """Name every array of a tree by its place."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    name = functools.partial(jax.tree_util.keystr, simple=True, separator=".")
+    return {name(path): x for path, x in leaves}
+
+
+def is_key(x: Any) -> bool:
+    """Say whether these are keys of chance, which files know as plain numbers."""
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def plain(tree: PyTree) -> Tensors:
+    """Bring a tree to the host, as named arrays."""
+    data = lambda x: jax.random.key_data(x) if is_key(x) else x
+    return {name: np.asarray(data(x)) for name, x in name_all(tree).items()}
+
+
+def restore(shapes: PyTree, tensors: Tensors, path: Path) -> PyTree:
+    """Put named arrays back into a tree of these shapes, or refuse them."""
+    data = lambda x: jax.eval_shape(jax.random.key_data, x) if is_key(x) else x
+    want = {name: data(x) for name, x in name_all(shapes).items()}
+    kinds = lambda xs: {name: (x.shape, str(x.dtype)) for name, x in xs.items()}
+    if kinds(want) != kinds(tensors):
+        raise Mistake(f"{path} does not fit its {CONFIG}: other arrays are in it.")
+
+    def again(name, x):
+        found = jnp.asarray(tensors[name])
+        return jax.random.wrap_key_data(found) if is_key(x) else found
+
+    leaves = [again(name, x) for name, x in name_all(shapes).items()]
+    return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
+
+
+def write(path: Path, tensors: Tensors, facts: dict[str, Any]) -> None:
+    """Write arrays and facts as one file, with a sum to know damage by."""
+    facts = {"schema": SCHEMA, "sum": checksum(tensors), **facts}
+    data = write_tensors(tensors, metadata={"fastap": json.dumps(facts)})
+    replace(path, data)
+
+
+def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
+    """Read such a file, refusing what is damaged, foreign or of another version."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise Mistake(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        tensors = read_tensors(data)
+        (length,) = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8 : 8 + length])
+        facts = json.loads(header["__metadata__"]["fastap"])
+        schema = facts["schema"]
+    except (SafetensorError, ValueError, KeyError, TypeError, struct.error) as error:
+        raise Mistake(
+            f"{path} is no file of a run, or it is damaged; go back to a copy of it."
+        ) from error
+    if schema != SCHEMA:
+        raise Mistake(f"{path} has schema {schema}; this fastap reads {SCHEMA}.")
+    if facts.get("sum") != checksum(tensors):
+        raise Mistake(f"{path} is damaged: its content does not add up.")
+    return tensors, facts
+
+
+def checksum(tensors: Tensors) -> str:
+    """Hash names, shapes and content."""
+    total = hashlib.sha256()
+    for name in sorted(tensors):
+        x = tensors[name]
+        total.update(f"{name} {x.dtype} {x.shape}".encode())
+        total.update(np.ascontiguousarray(x).data if x.size else b"")
+    return total.hexdigest()
+
+
+def save(folder: Path, course: Course, state: State, full: bool) -> None:
+    """Write where a training is: all of it, or just what acting and judging need."""
+    if full:
+        facts = {"beats": state.beats, "rows": state.rows}
+        write(folder / CHECKPOINT, plain(state.runs), facts)
+    step = course.steps(state.beats)
+    write(folder / POLICY, plain(acting(state.runs)), {"step": step})
+    replace(folder / METRICS, table(state.rows).encode())
+
+
+def acting(runs: Run) -> dict[str, PyTree]:
+    """Take what agents need to act, and the centres of what they believe."""
+    model = runs.learner.model
+    parts = {"agents": model.agents, "local": model.local, "known": model.known}
+    return parts | {"centres": runs.learner.memories}
+
+
+def load(folder: Path, course: Course) -> State:
+    """Read where a training was."""
+    path = folder / CHECKPOINT
+    if not path.is_file():
+        raise Mistake(
+            f"{folder} has no checkpoint to go on from: it was stopped before the "
+            "first, or trained with --checkpoint policy."
+        )
+    tensors, facts = read(path)
+    runs = restore(jax.eval_shape(course.begin), tensors, path)
+    beats, rows = facts.get("beats"), facts.get("rows")
+    if not isinstance(beats, int) or not isinstance(rows, list):
+        raise Mistake(f"{path} is no checkpoint of a training.")
+    return State(runs, beats, tuple(rows))
+
+
+def table(rows: tuple[Row, ...]) -> str:
+    """Write rows as CSV; numbers survive it bit for bit."""
+    text = io.StringIO()
+    if rows:
+        lines = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        lines.writeheader()
+        lines.writerows(rows)
+    return text.getvalue()
+
+
+def write_config(folder: Path, settings: Settings, facts: dict[str, Any]) -> None:
+    """Write everything needed to repeat a run."""
+    config = {"schema": SCHEMA, "settings": dataclasses.asdict(settings), **facts}
+    replace(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
+
+
+def read_config(folder: Path) -> Settings:
+    """Read the settings of a run, refusing what is none."""
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_text())
+    except OSError as error:
+        raise Mistake(f"{folder} is no run: there is no {CONFIG} in it.") from error
+    except ValueError as error:
+        raise Mistake(f"{path} is damaged: {error}.") from error
+    kinds = get_type_hints(Settings)
+    found = config.get("settings") if isinstance(config, dict) else None
+    if not isinstance(found, dict) or found.keys() != kinds.keys():
+        raise Mistake(f"{path} does not hold the settings of a run.")
+    if config.get("schema") != SCHEMA:
+        raise Mistake(
+            f"{path} has schema {config.get('schema')}; this fastap reads {SCHEMA}."
+        )
+    for name, kind in kinds.items():
+        if kind is str and not isinstance(found[name], str):
+            raise Mistake(f"{path}: {name} must be a word.")
+        check_kind(f"{path}: {name}", found[name], kind)
+    groups = found["groups"]
+    if not isinstance(groups, list) or not all(type(n) is int for n in groups):
+        raise Mistake(f"{path}: groups must be two numbers.")
+    settings: dict[str, Any] = found | {"groups": tuple(groups)}
+    return Settings(**settings)
+
+
+def needed(course: Course, full: bool) -> int:
+    """Count the bytes that the files of a run will take, drafts included."""
+    size = lambda tree: sum(
+        x.size * (8 if is_key(x) else x.dtype.itemsize) for x in jax.tree.leaves(tree)
+    )
+    runs = jax.eval_shape(course.begin)
+    return 2 * (size(runs) if full else size(acting(runs))) + 2**20
+
+
+def check_space(folder: Path, course: Course, full: bool) -> None:
+    """Refuse to begin what the disk has no room for."""
+    want, free = needed(course, full), shutil.disk_usage(folder).free
+    if want > free:
+        raise Mistake(
+            f"{folder} has {free / 2**20:,.0f} MiB free and the run writes "
+            f"{want / 2**20:,.0f} MiB; make room or add --checkpoint policy."
+        )

@@ -1,0 +1,49 @@
+"""What a run will take: measured on a piece of it, not guessed."""
+
+import dataclasses
+import time
+
+import jax
+import jax.numpy as jnp
+
+from fastap.training.checkpoint import needed
+from fastap.training.train import POOLS, Course
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """The needs of a run."""
+
+    memory: int  # bytes on the device, at the peak of a beat
+    disk: int  # bytes
+    compilation: float  # seconds
+    training: float  # seconds, without compilation
+    steps_per_second: float  # joint steps, of all seeds together
+
+
+def forecast(course: Course, full: bool) -> Forecast:
+    """Compile a run, play its first beats and its first point, and multiply."""
+    clock = time.monotonic()
+    runs = course.start().runs
+    rounds = jnp.arange(course.pulse[0])
+    beat = course.improve.lower(runs, rounds).compile()
+    needs = beat.memory_analysis()
+    runs, _ = jax.block_until_ready(beat(runs, rounds))
+    judged = [course.members[pool] for pool in POOLS]
+    course.judge(runs.learner.model, judged[0], "stationary")
+    compiled = time.monotonic() - clock
+
+    clock = time.monotonic()
+    runs, _ = jax.block_until_ready(beat(runs, rounds))
+    each = time.monotonic() - clock
+    clock = time.monotonic()
+    course.judge(runs.learner.model, judged[-1], "stationary")
+    point = 2 * len(POOLS) * (time.monotonic() - clock)
+    peak = needs.argument_size_in_bytes + needs.temp_size_in_bytes
+    return Forecast(
+        memory=peak + needs.output_size_in_bytes - needs.alias_size_in_bytes,
+        disk=needed(course, full),
+        compilation=compiled,
+        training=each * course.beats + point * course.settings.points,
+        steps_per_second=len(course.seeds) * course.steps(1) / each,
+    )
