@@ -22,6 +22,8 @@ from fastap.problem.schedule import Change
 from fastap.problem.spec import Env
 from fastap.teammates.conventions import no_conventions
 from fastap.teammates.grow import Lesson, lesson, seats
+from fastap.training.settings import settings
+from fastap.training.train import course
 
 LOOP = Practice(episodes=8, updates=1, capacity=4992)
 TURNS = 50  # loops in one compiled call
@@ -33,6 +35,23 @@ def measure(name: str, runs: tuple[int, ...], seconds: float) -> Iterator[Row]:
     for agents in (env.spec.controlled, env.spec.slots):
         for count in runs:
             yield from time_loop(env, agents, count, seconds)
+    for count in runs:
+        yield time_training(name, "fastap", count, seconds)
+
+
+def time_training(name: str, method: str, seeds: int, seconds: float) -> Row:
+    """Time the loop of a real training, beside the groups of the shipped zoo."""
+    small = {"episodes": LOOP.episodes, "updates": 1, "points": 1}
+    turns = TURNS * LOOP.episodes * make(name).spec.horizon
+    ready = course(settings(name, method, "paper", seeds=seeds, steps=turns, **small))
+    state, rounds = ready.start().runs, jnp.arange(TURNS)
+    loop = lambda state: ready.drill.improve(state, rounds)[0]
+    clock = time.perf_counter()
+    program = jax.jit(loop, donate_argnums=0).lower(state).compile()
+    took = time.perf_counter() - clock
+    _, rate = spin(program, state, TURNS * seeds, seconds)
+    how = f"{method}, all of it"
+    return Row(name, seeds, rate, 0.0, took, kind="loop", method=how, unit="loops/s")
 
 
 def time_loop(env: Env, agents: int, runs: int, seconds: float) -> Iterator[Row]:

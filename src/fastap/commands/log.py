@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fastap.problem.spec import Mistake
+from fastap.training.checkpoint import CLOCK
 
 Rows = Sequence[dict[str, Any]]
 Logger = Callable[[Rows, float], None]  # the rows of a point, and the seconds so far
@@ -27,7 +28,7 @@ def clock(folder: Path) -> Logger:
     """Write when each point was reached; apart from the curve, which must repeat."""
 
     def log(rows: Rows, seconds: float) -> None:
-        with (folder / "clock.csv").open("a") as file:
+        with (folder / CLOCK).open("a") as file:
             if not file.tell():
                 file.write("step,seconds\n")
             file.write(f"{rows[0]['step']},{seconds:.3f}\n")

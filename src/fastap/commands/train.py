@@ -116,15 +116,17 @@ class Train:
             os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true"
         asked = self.continued() if self.resume else self.chosen()
         ready = course(asked)
-        full = self.checkpoint == "full"
+        full = self.resume or self.checkpoint == "full"
         if self.resume:
             state = checkpoint.load(self.out, ready)
         else:
             prepare(self.out, self.force)
             checkpoint.check_space(self.out, ready, full)
-            for old in (checkpoint.CHECKPOINT, checkpoint.POLICY, checkpoint.METRICS):
-                (self.out / old).unlink(missing_ok=True)
-            checkpoint.write_config(self.out, asked, facts())
+            checkpoint.clear(self.out)
+            made = {"checkpoint": self.checkpoint, **facts()}
+            checkpoint.write_config(self.out, asked, made)
+            state = None
+        if state is None:  # new, or stopped before anything was saved
             state = ready.start()
         logs = open_logs(self.log, self.out, dataclasses.asdict(asked))
         state = drive(ready, state, Keeper(self.out, full, logs), console)

@@ -141,6 +141,7 @@ def replace(path: Path, data: bytes) -> None:
         draft.write_bytes(data)
         draft.replace(path)
     except OSError as error:
+        draft.unlink(missing_ok=True)
         raise Mistake(f"Could not write {path}: {error.strerror}.") from error
 
 

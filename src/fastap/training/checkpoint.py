@@ -20,12 +20,14 @@ from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
 from fastap.methods.practice import Run
+from fastap.methods.table import PAPER
 from fastap.problem.spec import Mistake, check_kind
 from fastap.teammates.zoo import replace
 from fastap.training.settings import Settings
-from fastap.training.train import Course, Row, State
+from fastap.training.train import POOLS, Course, Row, State
 
 SCHEMA = 1
+CLOCK = "clock.csv"  # when each point of the curve was reached
 CONFIG, METRICS, POLICY = "config.json", "metrics.csv", "policy.safetensors"
 CHECKPOINT = Path("checkpoint") / "state.safetensors"
 Tensors = dict[str, np.ndarray]
@@ -122,14 +124,22 @@ def acting(runs: Run) -> dict[str, PyTree]:
     return parts | {"centres": runs.learner.memories}
 
 
-def load(folder: Path, course: Course) -> State:
-    """Read where a training was."""
+def clear(folder: Path) -> None:
+    """Take away what an earlier run has left."""
+    for old in (CHECKPOINT, POLICY, METRICS, CLOCK):
+        (folder / old).unlink(missing_ok=True)
+
+
+def load(folder: Path, course: Course) -> State | None:
+    """Read where a training was; nothing, if it was stopped before its first save."""
     path = folder / CHECKPOINT
     if not path.is_file():
-        raise Mistake(
-            f"{folder} has no checkpoint to go on from: it was stopped before the "
-            "first, or trained with --checkpoint policy."
-        )
+        if (folder / POLICY).is_file():
+            raise Mistake(
+                f"{folder} was trained with --checkpoint policy, so it cannot go on; "
+                "begin it anew with --force."
+            )
+        return None
     tensors, facts = read(path)
     runs = restore(jax.eval_shape(course.begin), tensors, path)
     beats, rows = facts.get("beats"), facts.get("rows")
@@ -176,8 +186,9 @@ def read_config(folder: Path) -> Settings:
             raise Mistake(f"{path}: {name} must be a word.")
         check_kind(f"{path}: {name}", found[name], kind)
     groups = found["groups"]
-    if not isinstance(groups, list) or not all(type(n) is int for n in groups):
-        raise Mistake(f"{path}: groups must be two numbers.")
+    numbers = isinstance(groups, list) and all(type(n) is int for n in groups)
+    if not numbers or len(groups) != len(POOLS) or found["env"] not in PAPER:
+        raise Mistake(f"{path} does not hold the settings of a run.")
     settings: dict[str, Any] = found | {"groups": tuple(groups)}
     return Settings(**settings)
 

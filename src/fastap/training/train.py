@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from fastap.evaluation.evaluate import Judge
 from fastap.methods import learner, replay
@@ -26,7 +26,8 @@ BEAT = 2  # rounds in one compiled call, or about
 HASTY = {"xla_backend_optimization_level": 0}  # for what runs once: compile in a third
 CHANGES = ("stationary", "U[5,8]")
 POOLS = ("train", "validation")
-Row = dict[str, float]
+Row = dict[str, float | int | str]
+Noted = dict[str, Float[np.ndarray, "C R"]]  # of the rounds of a beat, for each run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,7 +201,7 @@ class Course:
         """Who judges the runs at every point of the curve."""
         return Judge(self.zoo, self.settings.judged, self.settings.memory)
 
-    def train(self, state: State) -> Iterator[tuple[State, Notes]]:
+    def train(self, state: State) -> Iterator[tuple[State, Noted]]:
         """Train on from a state, beat by beat; the curve grows point by point."""
         length, beats_to_point = self.pulse
         for beat in range(state.beats, self.beats):
@@ -214,7 +215,7 @@ class Course:
             state = State(runs, beat + 1, rows)
             yield state, notes
 
-    def check(self, notes: Notes, beat: int) -> None:
+    def check(self, notes: Noted, beat: int) -> None:
         """Stop when a loss is no number any more."""
         for term, values in notes.items():
             wrong = np.argwhere(~np.isfinite(values))
@@ -223,7 +224,7 @@ class Course:
                 step = self.steps(beat) + late * self.steps(1) // self.pulse[0]
                 raise Broken(term, step, self.seeds[run])
 
-    def point(self, runs: Run, notes: Notes, beats: int) -> tuple[Row, ...]:
+    def point(self, runs: Run, notes: Noted, beats: int) -> tuple[Row, ...]:
         """Judge every run: one row for each."""
         columns: dict[str, Any] = {
             f"{change} {pool}": self.judge(
