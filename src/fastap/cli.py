@@ -16,13 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 from fastap.commands.doctor import Doctor
-from fastap.commands.edge import check_range, prepare, some
+from fastap.commands.edge import ZooName, check_range, prepare, some
 from fastap.commands.learnability import learn
 from fastap.commands.train import Train
 from fastap.commands.zoo import Zoo
 from fastap.envs import ENVIRONMENTS
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
+from fastap.training.settings import Preset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,8 +128,9 @@ class Reproduce:
     Example: fastap reproduce environments --out figures
     """
 
-    what: tyro.conf.Positional[Literal["environments", "learnability"]]
-    """The four environments, with a film of each; or what decides learning in lbf."""
+    what: tyro.conf.Positional[Literal["environments", "learnability", "control"]]
+    """The four environments, with a film of each; what decides learning in lbf; or
+    QMIX, Fastap and the oracle on a zoo, with and without changes in training."""
     out: Path = Path("reproduced")
     """Folder for what is made."""
     env: tuple[str, ...] = tuple(ENVIRONMENTS)
@@ -137,11 +139,30 @@ class Reproduce:
     """When teammates change."""
     seed: int = 2
     """Where chance begins."""
+    zoo: ZooName = "lbf-conventions"
+    """For the control: whom to train beside."""
+    preset: Preset = "paper"
+    """For the control: how large."""
+    steps: int | None = None
+    """For the control: joint steps of each run, if not the preset's."""
+    seeds: int = 3
+    """For the control: how many of each."""
     force: bool = False
     """Overwrite what an earlier run left in the folder."""
 
     def run(self, console: Console) -> None:
         """Make what was asked for."""
+        if self.what == "control":
+            from fastap.commands.control import control
+            from fastap.experiments.control import Control
+
+            few = {"episodes": 8} if self.preset == "smoke" else {}
+            how = (self.zoo, self.preset, self.steps, self.seeds)
+            asked = Control(*how, **few)
+            asked.course("oracle")
+            prepare(self.out, self.force)
+            control(self.out, asked, console)
+            return
         if self.what == "learnability":
             prepare(self.out, self.force)
             learn(self.out, console)

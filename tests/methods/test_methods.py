@@ -7,12 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from fastap.envs.foraging import Foraging
 from fastap.methods import replay
 from fastap.methods.actor import act_by
-from fastap.methods.learner import Dials, Given, begin, loss, update
+from fastap.methods.learner import Dials, Given, begin, loss, norms, update
 from fastap.methods.model import Learning, observe, watch
 from fastap.methods.table import FASTAP, METHODS, ODITS, PAPER, find
 from fastap.problem.rollout import Players, play
@@ -236,3 +237,59 @@ def test_batches_hold_as_many_of_every_label():
     assert early.tolist() == [200, 200, 0, 0]  # nothing of 2 and 3 is written yet
     uniform = np.bincount(draw(0 * GROUPS, 12), minlength=4) / 400
     assert np.allclose(uniform, [7 / 12, 1 / 12, 2 / 12, 2 / 12], atol=0.08)
+
+
+def test_one_label_alone_can_be_drawn():
+    lived = batch()
+    memory = jax.tree.map(lambda x: jnp.concatenate([x, x]), lived)
+    shelves = replay.shelve(memory, jnp.array(16), GROUPS)
+    first = np.asarray(lived.group[:, 0])
+    for label in np.unique(first):
+        drawn = replay.sample(memory, shelves, 20, KEY, jnp.array(label))
+        assert np.all(np.asarray(drawn.group[:, 0]) == label)
+
+
+@pytest.mark.parametrize(
+    ("moves", "moved"),
+    [("values", {"agents", "mixer"}), ("beliefs", {"local", "team", "losses"})],
+)
+def test_a_step_may_move_values_or_beliefs_alone(moves, moved):
+    """What Algorithm 2 asks for, taken literally."""
+    how, start = dataclasses.replace(learning("fastap"), moves=moves), learner("fastap")
+    step = jax.jit(lambda: update(ENV, how, start, batch(), dials("fastap"), KEY)[0])
+    after = step()
+    for part in PARTS:
+        still = gap(getattr(after.model, part), getattr(start.model, part)) == 0
+        assert still == (part not in moved), part
+        mean = after.optimiser.mu
+        assert (size(getattr(mean, part)) == 0) == (part not in moved), part
+    assert int(after.updates) == 1
+
+
+def test_fastap_works_on_vdn_whose_mixer_sees_no_context():
+    how = dataclasses.replace(learning("fastap"), mixer="vdn")
+    start = begin(ENV, 2, how, KEY)
+    given = Given(batch(), batch().reward, dials("fastap"), start.memories, KEY)
+    sizes = jax.jit(lambda: norms(ENV, how, start, given))()
+    assert (
+        float(sizes["gradient team of td"]) == 0 < float(sizes["gradient team of gce"])
+    )
+    assert float(sizes["gradient local of td"]) > 0
+
+
+def test_norms_by_term_are_those_of_each_term_alone():
+    how, start = learning("fastap"), learner("fastap")
+    numbers = dials("fastap", 2.0)
+    given = Given(batch(), batch().reward, numbers, start.memories, KEY)
+    sizes = jax.jit(lambda: norms(ENV, how, start, given))()
+
+    def rec(model):
+        _, (_, notes) = loss(model, start.target, ENV, how, given)
+        return 2.0 * notes["rec"]
+
+    slope = eqx.filter_jit(eqx.filter_grad(rec))(start.model)
+    alone = optax.tree.norm((slope.local, slope.losses))
+    assert float(sizes["gradient local of rec"]) == pytest.approx(
+        float(alone), rel=1e-4
+    )
+    assert float(sizes["gradient values of rec"]) == 0

@@ -43,6 +43,7 @@ class Control:
             steps=self.steps,
             seeds=self.seeds,
             train_change="U[5,8]",
+            points=4 if self.preset == "paper" else None,
         )
         agents = 2
         each = [

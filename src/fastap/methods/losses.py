@@ -124,10 +124,10 @@ def separation(
     moved = ETA * jax.lax.stop_gradient(old) + (1 - ETA) * mean
     moved = jnp.where(seen[:, None], moved, mean)
     centre = jnp.where(present, moved, jax.lax.stop_gradient(old))
-    still = jax.lax.stop_gradient(centre)
-    gap = jnp.square(belief[:, :, None] - still[None, None]).sum(-1)
-    spread = jnp.sum(gap * member, (0, 1)) / jnp.maximum(count, 1)
-    return spread.sum() - log_det(centre, seen | (count > 0)), centre
+    own = member @ jax.lax.stop_gradient(centre)
+    gap = jnp.square(belief - own).sum(-1)
+    spread = jnp.sum(gap * (member @ (1 / jnp.maximum(count, 1))))
+    return spread - log_det(centre, seen | (count > 0)), centre
 
 
 def log_det(centre: Float[Array, "K D"], seen: Bool[Array, " K"]) -> Float[Array, ""]:
@@ -189,17 +189,16 @@ class Reconstruct(AbstractLoss):
     def __call__(self, memory: None, context: Context) -> tuple[Float[Array, ""], None]:
         """Sum over agents the errors about every mate that is there."""
         say = lambda head: jax.vmap(MLP.__call__, (0, 1), 1)(head, context.e)
-        apart = lambda x: jnp.moveaxis(
-            x.reshape(*x.shape[:-1], self.mates, -1), -2, 2
-        )  # T n m B .
+        apart = lambda x: x.reshape(*x.shape[:-1], self.mates, -1)  # T n B m .
         seen, logits = apart(say(self.see)), apart(say(self.act))
-        target = jnp.broadcast_to(context.mate_seen[:, None], seen.shape)
-        done = jnp.broadcast_to(context.mate_action[:, None], logits.shape[:-1])
+        last = lambda x: jnp.moveaxis(x, 1, 2)[:, None]  # T 1 B m .
+        target = jnp.broadcast_to(last(context.mate_seen), seen.shape)
+        done = jnp.broadcast_to(last(context.mate_action), logits.shape[:-1])
         miss = optax.softmax_cross_entropy_with_integer_labels(logits, done)
         error = jnp.square(seen - target).mean(-1) + miss
         there = context.mate_present
         weight = context.fair(self.labels, there.sum(1))
-        return jnp.sum(error * (there * weight[:, None])[:, None]), memory
+        return jnp.sum(error * last(there * weight[:, None])), memory
 
 
 class Compress(AbstractLoss):

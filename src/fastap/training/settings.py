@@ -152,7 +152,7 @@ PRESETS: dict[Preset, dict[str, Any]] = {
     },
     "quick": {
         "seeds": 3,
-        "steps": 600_000,
+        "steps": 450_000,
         "groups": (8, 4),
         "points": 10,
         "judged": 100,
