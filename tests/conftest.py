@@ -1,10 +1,14 @@
 """Strict arithmetic for every test, and a cache that outlives the run."""
 
+import os
 from pathlib import Path
 
 import jax
 import pytest
 from hypothesis import settings
+
+# Most tests compile for longer than they run: let LLVM not try too hard.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 CACHE = Path(__file__).parent.parent / ".cache" / "xla"
 

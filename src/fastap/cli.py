@@ -158,10 +158,7 @@ class Reproduce:
 
             few = {"episodes": 8} if self.preset == "smoke" else {}
             how = (self.zoo, self.preset, self.steps, self.seeds)
-            asked = Control(*how, **few)
-            asked.course("oracle")
-            prepare(self.out, self.force)
-            control(self.out, asked, console)
+            control(self.out, Control(*how, **few), self.force, console)
             return
         if self.what == "learnability":
             prepare(self.out, self.force)

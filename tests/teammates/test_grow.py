@@ -50,7 +50,8 @@ def grown():
 
 
 def test_all_runs_learn_side_by_side(grown):
-    runs, (after, earned), _ = grown
+    runs, (after, notes), _ = grown
+    earned = notes["return"]
     assert earned.shape == (10, 2)
     assert np.array_equal(after.learner.updates, [20, 20])
     before, now = runs.learner.model.agents.leave, after.learner.model.agents.leave

@@ -59,10 +59,15 @@ def test_a_run_leaves_what_it_promises(whole, capsys):
     tensors, facts = checkpoint.read(whole / checkpoint.POLICY)
     assert facts["step"] == 1600
     assert any(name.startswith("agents.") for name in tensors)
-    # a finished run that is resumed stays as it is
-    before = (whole / "metrics.csv").read_bytes()
+    # a finished run that is resumed stays as it is, and mends what a kill took
+    before = [
+        (whole / name).read_bytes() for name in ("metrics.csv", checkpoint.POLICY)
+    ]
+    (whole / "metrics.csv").unlink()
+    (whole / checkpoint.POLICY).write_bytes(b"half of it")
     main(["train", "--resume", "--out", str(whole)])
-    assert (whole / "metrics.csv").read_bytes() == before
+    after = [(whole / name).read_bytes() for name in ("metrics.csv", checkpoint.POLICY)]
+    assert after == before
     assert "U[5,8]" in capsys.readouterr().out
 
 
@@ -98,6 +103,14 @@ def test_a_mistake_leaves_nothing(arguments, word, capsys, tmp_path):
     assert not (out / "metrics.csv").exists()
 
 
+def test_a_run_goes_on_beside_its_own_zoo_alone(whole, tmp_path, capsys):
+    out = tmp_path / "run"
+    out.mkdir()
+    config = json.loads((whole / "config.json").read_text())
+    (out / "config.json").write_text(json.dumps(config | {"zoo": "another"}))
+    assert "not the one that" in refused(capsys, "train", "--resume", "--out", out)
+
+
 def test_ctrl_c_saves_and_says_how_to_go_on(whole, tmp_path, capsys, monkeypatch):
     out, check = tmp_path / "run", Course.check
 
@@ -131,7 +144,7 @@ def test_a_loss_that_is_no_number_names_the_last_good_checkpoint(
         out / checkpoint.CHECKPOINT, tensors, {"beats": 5, "rows": facts["rows"][:2]}
     )
     message = refused(capsys, "train", "--resume", "--out", out)
-    assert "is no number any more for seed 0, at step 1000" in message
+    assert "is no number any more for qmix, seed 0, at step 1000." in message
     assert f"last good checkpoint is {out / checkpoint.CHECKPOINT}, of step" in message
 
 

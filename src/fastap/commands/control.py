@@ -1,9 +1,9 @@
 """`fastap reproduce control`: whether the methods do what they must on a zoo."""
 
-import csv
-import io
 import itertools
+import json
 import statistics
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,25 +11,27 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fastap.commands.edge import progress
+from fastap.commands.edge import prepare, progress
+from fastap.commands.train import facts
 from fastap.experiments.control import CHANGES, PROGRAMS, Control, run
 from fastap.teammates.zoo import replace
+from fastap.training.checkpoint import table
 
 
-def control(out: Path, asked: Control, console: Console) -> None:
+def control(out: Path, asked: Control, force: bool, console: Console) -> None:
     """Train and judge both programs, write every score, and tabulate the means."""
-    rows: list[dict[str, Any]] = []
-    for program in PROGRAMS:
-        total = asked.course(program)
-        steps = total.steps(total.beats)
-        with progress(console, f"training {program}", steps, "steps") as tell:
-            rows += run(asked, program, tell)
-    text = io.StringIO()
-    lines = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    lines.writeheader()
-    lines.writerows(rows)
     path = out / f"control-{Path(asked.zoo).name}.csv"
-    replace(path, text.getvalue().encode())
+    courses = {program: asked.course(program) for program in PROGRAMS}
+    prepare(out, force)
+    rows: list[dict[str, Any]] = []
+    clock = time.monotonic()
+    for program, ready in courses.items():
+        steps = ready.steps(ready.beats)
+        with progress(console, f"training {program}", steps, "steps") as tell:
+            rows += run(asked, ready, tell)
+        replace(path, table(tuple(rows)).encode())
+        made = facts() | {"seconds": round(time.monotonic() - clock)}
+        replace(path.with_suffix(".json"), (json.dumps(made, indent=1) + "\n").encode())
     console.print(summary(rows))
     console.print(f"Wrote {path}.")
 

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import platform
-import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,7 @@ class Doctor:
             console.print("compiling the run and training its first moments ...")
         found = machine(self.out) | dataclasses.asdict(forecast(ready, full=True))
         if self.json:
-            print(json.dumps(found))
+            print(json.dumps(found | {"worries": worries(found)}))
             return
         table = Table("what", "this machine", "the run")
         for name, here in found["versions"].items():
@@ -69,17 +68,18 @@ class Doctor:
         table.add_row("training", "", f"{found['training'] / 60:.1f} min")
         table.add_row("rate", "", f"{found['steps_per_second']:,.0f} steps/s")
         console.print(table)
-        for worry in worries(found):
-            console.print(worry)
+        for words in worries(found) or ["The run fits."]:
+            console.print(words)
 
 
 def machine(folder: Path) -> dict[str, Any]:
     """Describe this machine."""
     import jax
 
+    from fastap.training.checkpoint import free_space
+
     device = jax.devices()[0]
     stats = device.memory_stats() or {}
-    there = folder if folder.exists() else Path()
     room = stats.get("bytes_limit")
     if room is None and hasattr(os, "sysconf"):
         room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -89,7 +89,7 @@ def machine(folder: Path) -> dict[str, Any]:
         "device": device.device_kind,
         "cores": os.cpu_count(),
         "room": room,
-        "free": shutil.disk_usage(there).free,
+        "free": free_space(folder),
     }
 
 
@@ -108,4 +108,4 @@ def worries(found: dict[str, Any]) -> list[str]:
         said.append("Not enough memory: ask for fewer --seeds or a smaller --capacity.")
     if found["disk"] > found["free"]:
         said.append("Not enough disk: make room or train with --checkpoint policy.")
-    return said or ["The run fits."]
+    return said

@@ -1,5 +1,6 @@
 """The learning curve, written to other people's dashboards."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,15 @@ def clock(folder: Path) -> Logger:
     """Write when each point was reached; apart from the curve, which must repeat."""
 
     def log(rows: Rows, seconds: float) -> None:
-        with (folder / CLOCK).open("a") as file:
-            if not file.tell():
-                file.write("step,seconds\n")
-            file.write(f"{rows[0]['step']},{seconds:.3f}\n")
+        try:
+            with (folder / CLOCK).open("a") as file:
+                if not file.tell():
+                    file.write("step,seconds\n")
+                file.write(f"{rows[0]['step']},{seconds:.3f}\n")
+        except OSError as error:
+            raise Mistake(
+                f"Could not write {folder / CLOCK}: {error.strerror}."
+            ) from error
 
     return log
 
@@ -58,7 +64,8 @@ def tensorboard(folder: Path, config: dict[str, Any]) -> Logger:
                 if isinstance(value, float)
             ]
             summary = Summary(value=values)
-            event = Event(step=int(row["step"]), wall_time=seconds, summary=summary)
+            step, now = int(row["step"]), time.time()
+            event = Event(step=step, wall_time=now, summary=summary)
             writers[seed].add_event(event)
             writers[seed].flush()
 

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import platform
+import shlex
 import signal
 import sys
 import time
@@ -111,24 +112,33 @@ class Train:
         from fastap.training import checkpoint
         from fastap.training.train import course
 
-        if self.deterministic:
+        asked, noted = self.continued() if self.resume else (self.chosen(), {})
+        steady = self.deterministic or bool(noted.get("deterministic"))
+        if steady:
             flags = os.environ.get("XLA_FLAGS", "")
             os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true"
-        asked = self.continued() if self.resume else self.chosen()
-        ready = course(asked)
-        full = self.resume or self.checkpoint == "full"
+        kept = noted.get("checkpoint", self.checkpoint)
+        ready, full = course(asked), kept == "full"
+        zoo = ready.zoo.fingerprint()
+        if noted.get("zoo", zoo) != zoo:
+            raise Mistake(
+                f"The zoo '{asked.zoo}' is not the one that {self.out} was begun with."
+            )
+        state = None
         if self.resume:
             state = checkpoint.load(self.out, ready)
         else:
             prepare(self.out, self.force)
             checkpoint.check_space(self.out, ready, full)
+        logs = open_logs(self.log, self.out, dataclasses.asdict(asked))
+        if not self.resume:
             checkpoint.clear(self.out)
-            made = {"checkpoint": self.checkpoint, **facts()}
-            checkpoint.write_config(self.out, asked, made)
-            state = None
+            made = {"checkpoint": kept, "deterministic": steady, "zoo": zoo}
+            checkpoint.write_config(self.out, asked, made | facts())
         if state is None:  # new, or stopped before anything was saved
             state = ready.start()
-        logs = open_logs(self.log, self.out, dataclasses.asdict(asked))
+        else:  # the process may have died between two files
+            checkpoint.publish(self.out, ready, state)
         state = drive(ready, state, Keeper(self.out, full, logs), console)
         console.print(summary(ready, state.rows))
         console.print(f"Wrote {self.out}.")
@@ -143,11 +153,11 @@ class Train:
         """Fill in what was not asked for."""
         return settings(self.env, self.method, self.preset, **self.given())
 
-    def continued(self) -> Settings:
+    def continued(self) -> tuple[Settings, dict[str, Any]]:
         """Take the settings of the run that is there; refuse others beside them."""
         from fastap.training.checkpoint import read_config
 
-        there = read_config(self.out)
+        there, noted = read_config(self.out)
         given = self.given()
         for name in ("env", "method"):
             if getattr(self, name) != getattr(Train, name):
@@ -158,7 +168,7 @@ class Train:
                     f"{self.out} was begun with {name} = {getattr(there, name)}, not "
                     f"{value}; leave that out to go on, or begin another run."
                 )
-        return there
+        return there, noted
 
 
 def facts() -> dict[str, Any]:
@@ -170,7 +180,7 @@ def facts() -> dict[str, Any]:
     return {
         "versions": versions | {name: version(name) for name in packages},
         "device": jax.devices()[0].device_kind,
-        "command": " ".join(["fastap", *sys.argv[1:]]),
+        "command": shlex.join(["fastap", *sys.argv[1:]]),
     }
 
 
@@ -207,12 +217,12 @@ def drive(course: Any, state: Any, keeper: Keeper, console: Console) -> Any:
             for after, notes in course.train(state):
                 point = len(after.rows) > len(state.rows)
                 state = after
+                if point or stopped():  # before a word is said, which may fail
+                    keeper.save(course, state)
                 words = f"return {notes['return'].mean():.2f}"
                 if state.rows:
                     words += f"; {latest(course, state.rows)}"
                 tell(course.steps(state.beats), words)
-                if point or stopped():
-                    keeper.save(course, state)
                 if point:
                     last = state.rows[-len(course.seeds) :]
                     keeper.logs(last, time.monotonic() - clock)
@@ -220,7 +230,7 @@ def drive(course: Any, state: Any, keeper: Keeper, console: Console) -> Any:
                     done = course.steps(state.beats)
                     raise KeyboardInterrupt(f"stopped at step {done}. {keeper.how()}")
         except Broken as broken:
-            raise Mistake(f"{broken}. {last_good(keeper, course)}") from None
+            raise Mistake(f"{broken} {last_good(keeper, course)}") from None
     return state
 
 
@@ -230,7 +240,7 @@ def last_good(keeper: Keeper, course: Any) -> str:
 
     path = keeper.out / checkpoint.CHECKPOINT
     if not path.is_file():
-        return "There is no checkpoint yet. Try a smaller --rate."
+        return "There is no checkpoint. Try a smaller --rate."
     step = course.steps(checkpoint.read(path)[1]["beats"])
     return f"The last good checkpoint is {path}, of step {step}."
 

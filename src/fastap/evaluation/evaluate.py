@@ -5,13 +5,12 @@ import functools
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from fastap.methods.actor import act_by
 from fastap.methods.model import Model
-from fastap.problem.rollout import AbstractPolicy, Memory, Players, play
+from fastap.problem.rollout import Memory, Players, play
 from fastap.problem.schedule import Schedule
 from fastap.teammates.company import episodes_of
 from fastap.teammates.zoo import Zoo
@@ -31,13 +30,12 @@ class Judge:
     @functools.cached_property
     def earn(self) -> Earn:
         """Return the mean returns of stacked models over some episodes."""
-        mates = self.zoo.policy
+        env, mates = self.zoo.env, self.zoo.policy
 
         def one(model, schedules, keys):
-            mine = act_by(self.zoo.env, model)
-            return mean_return(self.zoo, Players(mine, mates, self.memory))(
-                schedules, keys
-            )
+            players = Players(act_by(env, model), mates, self.memory)
+            each = lambda schedule, key: play(env, players, schedule, key).total
+            return jax.vmap(each)(schedules, keys).mean()
 
         return jax.jit(jax.vmap(one, in_axes=(0, None, None)))
 
@@ -48,17 +46,3 @@ class Judge:
         with jax.default_matmul_precision(SURE):
             teams = episodes_of(self.zoo, members, change, self.episodes)
             return np.asarray(self.earn(models, *teams), float)
-
-    def floor(
-        self, policy: AbstractPolicy, members: Int[np.ndarray, " k"], change: str
-    ) -> float:
-        """Judge any policy in the place of the trained agents."""
-        players = Players(policy, self.zoo.policy, self.memory)
-        teams = episodes_of(self.zoo, members, change, self.episodes)
-        return float(jax.jit(mean_return(self.zoo, players))(*teams))
-
-
-def mean_return(zoo: Zoo, players: Players) -> Callable[..., Float[Array, ""]]:
-    """Return what players earn over some episodes, in the mean."""
-    each = lambda schedule, key: play(zoo.env, players, schedule, key).total
-    return lambda schedules, keys: jnp.mean(jax.vmap(each)(schedules, keys))

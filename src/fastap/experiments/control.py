@@ -53,9 +53,8 @@ class Control:
         return course(asked, each)
 
 
-def run(control: Control, program: str, tell: Tell) -> Iterator[dict[str, Any]]:
+def run(control: Control, ready: Course, tell: Tell) -> Iterator[dict[str, Any]]:
     """Train the configurations of a program, and judge every run of them."""
-    ready = control.course(program)
     state = ready.start()
     for after, notes in ready.train(state):
         tell(ready.steps(after.beats), f"return {notes['return'].mean():.2f}")
@@ -74,5 +73,6 @@ def judge(ready: Course, model: Model, episodes: int) -> Iterator[dict[str, Any]
             scores = jury(model, ready.members[pool], change)
             case = {"change": change, "memory": memory, "pool": pool}
             for i, score in enumerate(scores):
-                who = {"method": ready.names[i], "seed": ready.seeds[i], "run": i}
+                who = {"env": ready.settings.env, "zoo": ready.settings.zoo, "run": i}
+                who |= {"method": ready.names[i], "seed": ready.seeds[i]}
                 yield who | case | {"episodes": episodes, "return": float(score)}

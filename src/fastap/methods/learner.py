@@ -117,9 +117,9 @@ def update(
     change = jax.tree.map(lambda x: -dials.rate * x, change)
     model = eqx.apply_updates(learner.model, paced(change, learning.method.pace))
     if learning.moves != "all":
-        model = only(learning.moves, model, learner.model)
+        model = moved(learning.moves, model, learner.model)
         state = jax.tree.map(
-            functools.partial(only, learning.moves),
+            functools.partial(moved, learning.moves),
             *(state, learner.optimiser),
             is_leaf=lambda x: isinstance(x, Model),
         )
@@ -153,7 +153,7 @@ def clip(gradient: Model, limit: float) -> tuple[PyTree, dict[str, Float[Array, 
     return clipped, {f"gradient {name}": norm for name, norm in norms.items()}
 
 
-def only(part: Part, new: Any, old: Any) -> Any:
+def moved(part: Part, new: Any, old: Any) -> Any:
     """Take the values or the beliefs of a model from the new, the rest from the old."""
     if not (isinstance(new, Model) and isinstance(old, Model)):
         return new

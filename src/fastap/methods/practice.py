@@ -132,9 +132,10 @@ class Drill:
                 choose = lambda new, old: jnp.where(there, new, old)
                 return jax.tree.map(choose, after, learner), None
 
-            labels = jnp.arange(len(shelves.count))
+            labels = jnp.arange(practice.learning.labels)
             learner, _ = jax.lax.scan(from_one, learner, labels)
-            return step(learner, key, "beliefs")
+            last = jax.random.fold_in(key, practice.learning.labels)
+            return step(learner, last, "beliefs")
 
         once = step if practice.learning.update == "joint" else literal
         keys = jax.random.split(key, practice.updates)

@@ -1,8 +1,10 @@
 """A zoo: teammates made once, stored small, and the same for everybody."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -59,6 +61,13 @@ class Zoo:
         """The planted type of each group, as a number."""
         names = sorted({group["type"] for group in self.groups})
         return np.array([names.index(group["type"]) for group in self.groups])
+
+    def fingerprint(self) -> str:
+        """Tell this zoo from every other: its groups, networks and labels."""
+        parts = ("env", "layout", "parameters", "groups", "sha256", "order")
+        facts = {name: self.manifest.get(name) for name in parts}
+        text = json.dumps(facts, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def members(self, pool: str) -> Int[np.ndarray, " k"]:
         """List the groups of a pool."""
@@ -139,10 +148,21 @@ def replace(path: Path, data: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_bytes(data)
+        with draft.open("rb+") as file:  # on the disk before it takes the name
+            os.fsync(file.fileno())
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise Mistake(f"Could not write {path}: {error.strerror}.") from error
+
+
+def remove(path: Path) -> None:
+    """Take a file away, if it is there."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise Mistake(f"Could not remove {path}: {error.strerror}.") from error
 
 
 def find(name: str | Path) -> Path:

@@ -22,7 +22,7 @@ from safetensors.numpy import save as write_tensors
 from fastap.methods.practice import Run
 from fastap.methods.table import PAPER
 from fastap.problem.spec import Mistake, check_kind
-from fastap.teammates.zoo import replace
+from fastap.teammates.zoo import remove, replace
 from fastap.training.settings import Settings
 from fastap.training.train import POOLS, Course, Row, State
 
@@ -69,7 +69,8 @@ def restore(shapes: PyTree, tensors: Tensors, path: Path) -> PyTree:
 
 def write(path: Path, tensors: Tensors, facts: dict[str, Any]) -> None:
     """Write arrays and facts as one file, with a sum to know damage by."""
-    facts = {"schema": SCHEMA, "sum": checksum(tensors), **facts}
+    facts = {"schema": SCHEMA, **facts}
+    facts["sum"] = checksum(tensors, facts)
     data = write_tensors(tensors, metadata={"fastap": json.dumps(facts)})
     replace(path, data)
 
@@ -92,14 +93,14 @@ def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
         ) from error
     if schema != SCHEMA:
         raise Mistake(f"{path} has schema {schema}; this fastap reads {SCHEMA}.")
-    if facts.get("sum") != checksum(tensors):
+    if facts.pop("sum", None) != checksum(tensors, facts):
         raise Mistake(f"{path} is damaged: its content does not add up.")
     return tensors, facts
 
 
-def checksum(tensors: Tensors) -> str:
-    """Hash names, shapes and content."""
-    total = hashlib.sha256()
+def checksum(tensors: Tensors, facts: dict[str, Any]) -> str:
+    """Hash names, shapes and content, and the facts beside them."""
+    total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name in sorted(tensors):
         x = tensors[name]
         total.update(f"{name} {x.dtype} {x.shape}".encode())
@@ -112,6 +113,11 @@ def save(folder: Path, course: Course, state: State, full: bool) -> None:
     if full:
         facts = {"beats": state.beats, "rows": state.rows}
         write(folder / CHECKPOINT, plain(state.runs), facts)
+    publish(folder, course, state)
+
+
+def publish(folder: Path, course: Course, state: State) -> None:
+    """Write what people read of a training: its agents and its curve."""
     step = course.steps(state.beats)
     write(folder / POLICY, plain(acting(state.runs)), {"step": step})
     replace(folder / METRICS, table(state.rows).encode())
@@ -127,7 +133,7 @@ def acting(runs: Run) -> dict[str, PyTree]:
 def clear(folder: Path) -> None:
     """Take away what an earlier run has left."""
     for old in (CHECKPOINT, POLICY, METRICS, CLOCK):
-        (folder / old).unlink(missing_ok=True)
+        remove(folder / old)
 
 
 def load(folder: Path, course: Course) -> State | None:
@@ -143,7 +149,9 @@ def load(folder: Path, course: Course) -> State | None:
     tensors, facts = read(path)
     runs = restore(jax.eval_shape(course.begin), tensors, path)
     beats, rows = facts.get("beats"), facts.get("rows")
-    if not isinstance(beats, int) or not isinstance(rows, list):
+    if not isinstance(beats, int) or not 0 <= beats <= course.beats:
+        raise Mistake(f"{path} is no checkpoint of this training.")
+    if not isinstance(rows, list):
         raise Mistake(f"{path} is no checkpoint of a training.")
     return State(runs, beats, tuple(rows))
 
@@ -164,8 +172,8 @@ def write_config(folder: Path, settings: Settings, facts: dict[str, Any]) -> Non
     replace(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
 
 
-def read_config(folder: Path) -> Settings:
-    """Read the settings of a run, refusing what is none."""
+def read_config(folder: Path) -> tuple[Settings, dict[str, Any]]:
+    """Read the settings of a run and what is noted beside, refusing what is none."""
     path = folder / CONFIG
     try:
         config = json.loads(path.read_text())
@@ -190,7 +198,7 @@ def read_config(folder: Path) -> Settings:
     if not numbers or len(groups) != len(POOLS) or found["env"] not in PAPER:
         raise Mistake(f"{path} does not hold the settings of a run.")
     settings: dict[str, Any] = found | {"groups": tuple(groups)}
-    return Settings(**settings)
+    return Settings(**settings), config
 
 
 def needed(course: Course, full: bool) -> int:
@@ -199,12 +207,18 @@ def needed(course: Course, full: bool) -> int:
         x.size * (8 if is_key(x) else x.dtype.itemsize) for x in jax.tree.leaves(tree)
     )
     runs = jax.eval_shape(course.begin)
-    return 2 * (size(runs) if full else size(acting(runs))) + 2**20
+    return 2 * (size(runs) * full + size(acting(runs))) + 2**20
+
+
+def free_space(folder: Path) -> int:
+    """Count the bytes free where a folder is, or would be."""
+    there = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    return shutil.disk_usage(there).free
 
 
 def check_space(folder: Path, course: Course, full: bool) -> None:
     """Refuse to begin what the disk has no room for."""
-    want, free = needed(course, full), shutil.disk_usage(folder).free
+    want, free = needed(course, full), free_space(folder)
     if want > free:
         raise Mistake(
             f"{folder} has {free / 2**20:,.0f} MiB free and the run writes "

@@ -5,9 +5,10 @@ import time
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fastap.training.checkpoint import needed
-from fastap.training.train import POOLS, Course
+from fastap.training.train import Course
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,21 +25,20 @@ class Forecast:
 def forecast(course: Course, full: bool) -> Forecast:
     """Compile a run, play its first beats and its first point, and multiply."""
     clock = time.monotonic()
-    runs = course.start().runs
     rounds = jnp.arange(course.pulse[0])
-    beat = course.improve.lower(runs, rounds).compile()
+    beat = course.improve.lower(jax.eval_shape(course.begin), rounds).compile()
     needs = beat.memory_analysis()
-    runs, _ = jax.block_until_ready(beat(runs, rounds))
-    judged = [course.members[pool] for pool in POOLS]
-    course.judge(runs.learner.model, judged[0], "stationary")
+    runs, noted = jax.block_until_ready(beat(course.start().runs, rounds))
+    noted = jax.tree.map(np.asarray, noted)
+    course.point(runs, noted, 1)
     compiled = time.monotonic() - clock
 
     clock = time.monotonic()
     runs, _ = jax.block_until_ready(beat(runs, rounds))
     each = time.monotonic() - clock
     clock = time.monotonic()
-    course.judge(runs.learner.model, judged[-1], "stationary")
-    point = 2 * len(POOLS) * (time.monotonic() - clock)
+    course.point(runs, noted, 2)
+    point = time.monotonic() - clock
     peak = needs.argument_size_in_bytes + needs.temp_size_in_bytes
     return Forecast(
         memory=peak + needs.output_size_in_bytes - needs.alias_size_in_bytes,

@@ -59,6 +59,8 @@ class Settings:
         for name, (low, high) in BOUNDS.items():
             if not low <= getattr(self, name) <= high:
                 raise Mistake(f"{name} must be at least {low} and at most {high:g}.")
+        if min(self.groups) < 0:
+            raise Mistake("groups must be at least 0; 0 means all.")
         if self.capacity % self.episodes:
             raise Mistake(
                 f"capacity ({self.capacity}) must be a multiple of the episodes "
@@ -100,7 +102,7 @@ class Settings:
 MANY = 10**9
 BOUNDS = {
     "seeds": (1, 1000),
-    "first": (0, 2**31),
+    "first": (0, 10**9),
     "steps": (1, 10**12),
     "share": (0, 1),
     "reveal": (0, MANY),

@@ -75,12 +75,12 @@ class State:
     rows: tuple[Row, ...]  # of the learning curve so far
 
 
-class Broken(Exception):
+class Broken(Mistake):
     """A loss is no number any more."""
 
-    def __init__(self, term: str, step: int, seed: int):
+    def __init__(self, term: str, step: int, name: str, seed: int):
         super().__init__(
-            f"'{term}' is no number any more for seed {seed}, at step {step}"
+            f"'{term}' is no number any more for {name}, seed {seed}, at step {step}."
         )
 
 
@@ -108,16 +108,23 @@ class Course:
 
     @functools.cached_property
     def pulse(self) -> tuple[int, int]:
-        """Count the rounds of a beat, and the beats to the next point of the curve."""
+        """Count the rounds of a beat, and the beats of the whole training.
+
+        The last beat is whole, too: a run may be a round longer than asked for.
+        """
         rounds = self.settings.practice().rounds(self.zoo.env.spec.horizon)
-        chunk = max(1, rounds // self.settings.points)
-        beats = -(-chunk // BEAT)
-        return max(1, round(chunk / beats)), beats
+        length = min(BEAT, rounds)
+        return length, -(-rounds // length)
 
     @property
     def beats(self) -> int:
         """Count the beats of the whole training."""
-        return self.pulse[1] * self.settings.points
+        return self.pulse[1]
+
+    def is_point(self, beats: int) -> bool:
+        """Say whether the curve gets a point after so many beats."""
+        share = lambda beats: beats * self.settings.points // self.beats
+        return share(beats) > share(beats - 1)
 
     def steps(self, beats: int) -> int:
         """Count the joint steps of each run after some beats."""
@@ -184,7 +191,8 @@ class Course:
     def turns(self) -> Int[np.ndarray, " K"]:
         """Say in which part of training each group is revealed, in recorded order."""
         names = [row["name"] for row in self.zoo.groups]
-        order = [names.index(name) for name in self.zoo.manifest.get("order", names)]
+        first = [name for name in self.zoo.manifest.get("order", ()) if name in names]
+        order = [names.index(name) for name in dict.fromkeys([*first, *names])]
         order = [k for k in order if k in self.members["train"]]
         size = self.settings.reveal or len(order)
         turns = np.full(len(names), NEVER)
@@ -203,14 +211,14 @@ class Course:
 
     def train(self, state: State) -> Iterator[tuple[State, Noted]]:
         """Train on from a state, beat by beat; the curve grows point by point."""
-        length, beats_to_point = self.pulse
+        length = self.pulse[0]
         for beat in range(state.beats, self.beats):
             rounds = jnp.arange(length) + beat * length
             runs, notes = self.improve(state.runs, rounds)
             notes = jax.tree.map(np.asarray, notes)
             self.check(notes, beat)
             rows = state.rows
-            if (beat + 1) % beats_to_point == 0:
+            if self.is_point(beat + 1):
                 rows = rows + self.point(runs, notes, beat + 1)
             state = State(runs, beat + 1, rows)
             yield state, notes
@@ -222,7 +230,7 @@ class Course:
             if len(wrong):
                 late, run = map(int, wrong[0])
                 step = self.steps(beat) + late * self.steps(1) // self.pulse[0]
-                raise Broken(term, step, self.seeds[run])
+                raise Broken(term, step, self.names[run], self.seeds[run])
 
     def point(self, runs: Run, notes: Noted, beats: int) -> tuple[Row, ...]:
         """Judge every run: one row for each."""
@@ -247,7 +255,8 @@ class Course:
         practice, per_beat = self.practice, self.pulse[0] * self.settings.episodes
 
         def one(run: Run, beats: Int[Array, ""]) -> Notes:
-            k_sample, k_loss = jax.random.split(jax.random.fold_in(run.key, beats))
+            _, k_own = jax.random.split(run.key)  # training goes on from the first
+            k_sample, k_loss = jax.random.split(jax.random.fold_in(k_own, beats))
             shelves = replay.shelve(run.memory, beats * per_beat, run.dials.labels)
             batch = replay.sample(run.memory, shelves, practice.batch, k_sample)
             reward = run.learner.rewards.scale(batch.reward)
