@@ -239,13 +239,15 @@ def test_a_zoo_is_clustered(small_zoo, capsys, tmp_path):
 
 def test_a_zoo_is_judged(small_zoo, capsys):
     quick = ("--preset", "smoke", "--episodes", "4", "--seeds", "1")
-    main(("zoo", "accept", "--zoo", str(small_zoo), "--pool", "train", *quick))
+    asked = (*quick, "--pool", "train", "--steps", "600")
+    main(("zoo", "accept", "--zoo", str(small_zoo), *asked))
     assert "best-response gap" in capsys.readouterr().out
     main(("zoo", "show", "--zoo", str(small_zoo), "--json"))
     shown = json.loads(capsys.readouterr().out)
     assert abs(shown["best_response_gap"]) <= 1 and shown["identifiability"] >= 0
     facts = json.loads((small_zoo / "manifest.json").read_text())
     found = facts["best_responses"]
+    assert found["steps"] == 600
     gaps = np.array(found["alone"]) - np.array(found["together"])
     assert shown["best_response_gap"] == pytest.approx(gaps.mean(), abs=1e-3)
     rows = facts["label_gaps"]

@@ -14,9 +14,8 @@ from fastap.commands.clusters import Cluster
 from fastap.commands.edge import ZooName, check_range, measured, prepare, progress
 from fastap.commands.prey import Prey
 from fastap.problem.spec import Mistake
+from fastap.training.settings import Mixer, Preset
 
-Preset = Literal["smoke", "quick", "paper"]
-Algorithm = Literal["qmix", "vdn"]
 SCRIPTED = "lbf-conventions"
 
 
@@ -35,7 +34,7 @@ class Build:
     """The zoo to build, if not the environment's own: lbf-conventions is scripted."""
     preset: Preset = "paper"
     """smoke: two tiny types; quick: one group; paper: all 32."""
-    algorithm: Algorithm | None = None
+    algorithm: Mixer | None = None
     """Grow all groups with this learner instead of the planned one (qmix)."""
     steps: int | None = None
     """Joint steps of self-play for each group, if not the preset's."""
@@ -174,6 +173,8 @@ class Accept:
     """Which groups; the held-out ones are for final tables only."""
     preset: Preset = "paper"
     """smoke: nothing learnt; quick: 300,000 steps; paper: 6 million."""
+    steps: int | None = None
+    """Joint steps of training for each team, if not the preset's."""
     seeds: int = 3
     """How many teams are trained for all groups together."""
     episodes: int = 500
@@ -191,7 +192,7 @@ class Accept:
         zoo = store.load(folder)
         if len(zoo.members(self.pool)) < 2:
             raise Mistake(f"The pool '{self.pool}' of {folder} has no two groups.")
-        practice, naming = effort(self.preset)
+        practice, naming = effort(self.preset, self.steps)
         cast = Cast(zoo.members(self.pool), self.seeds)
         with progress(console, "training", practice.steps, "steps") as advance:
             share = practice.steps / PIECES
@@ -292,13 +293,18 @@ def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
         "paper": (Practice(steps=6_000_000), trunks),
     }
     practice, trunks = sizes[name]
-    if steps is not None:
-        check_range("--steps", steps, 1, 10**10)
-        practice = dataclasses.replace(practice, steps=steps)
-    return practice, trunks
+    return longer(practice, steps), trunks
 
 
-def effort(name: Preset) -> tuple[Any, tuple[int, int]]:
+def longer(practice: Any, steps: int | None) -> Any:
+    """Practise for as long as asked, if asked."""
+    if steps is None:
+        return practice
+    check_range("--steps", steps, 1, 10**10)
+    return dataclasses.replace(practice, steps=steps)
+
+
+def effort(name: Preset, steps: int | None) -> tuple[Any, tuple[int, int]]:
     """Return how to train best responses, and the episodes and steps to learn names."""
     from fastap.methods.model import Learning
     from fastap.methods.practice import Practice
@@ -310,4 +316,5 @@ def effort(name: Preset) -> tuple[Any, tuple[int, int]]:
         "quick": (Practice(steps=300_000), (2_000, 1_000)),
         "paper": (Practice(steps=6_000_000), (20_000, 5_000)),
     }
-    return sizes[name]
+    practice, naming = sizes[name]
+    return longer(practice, steps), naming
