@@ -22,7 +22,7 @@ from fastap.methods.practice import Drill, Practice
 from fastap.methods.table import PAPER, find
 from fastap.problem.rollout import AbstractPolicy, Players, play
 from fastap.problem.schedule import At, Change
-from fastap.problem.spec import Env, Outcome, Spec, View
+from fastap.problem.spec import Env, Outcome, Scene, Spec, View
 from fastap.teammates.population import Own
 
 PHASE = 5  # a cue at its second step, a distraction at the third, then two pays
@@ -84,7 +84,7 @@ class Echo(Env):
         return jax.nn.one_hot(state[..., 0], 4)
 
     def scene(self, world):
-        raise NotImplementedError
+        return Scene((0.0, 1.0, 0.0, 1.0), ())
 
 
 class Task(eqx.Module):

@@ -12,10 +12,10 @@ from fastap.methods.actor import act_by
 from fastap.methods.model import Model
 from fastap.problem.rollout import Memory, Players, play
 from fastap.problem.schedule import Schedule
+from fastap.teammates.acceptance import SURE
 from fastap.teammates.company import episodes_of
 from fastap.teammates.zoo import Zoo
 
-SURE = "highest"  # precision of products when judging, whatever the device
 Earn = Callable[[Model, Schedule, Key[Array, " E"]], Float[Array, " R"]]
 
 

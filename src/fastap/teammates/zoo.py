@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, PyTree
 from safetensors import SafetensorError
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
@@ -263,10 +264,11 @@ def read_teams(path: Path, manifest: Manifest, env: Env) -> Values:
     return jax.tree.unflatten(jax.tree.structure(model), leaves)
 
 
-def flat(teams: Values) -> dict[str, Any]:
-    """Name every array of some networks."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(teams)
-    return {jax.tree_util.keystr(path, simple=True): x for path, x in leaves}
+def flat(tree: PyTree, between: str = "") -> dict[str, Any]:
+    """Name every array of a tree by its place."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    name = functools.partial(jax.tree_util.keystr, simple=True, separator=between)
+    return {name(path): x for path, x in leaves}
 
 
 def scripted(env: Env, rows: Sequence[dict[str, Any]]) -> Habitual:

@@ -22,7 +22,7 @@ from safetensors.numpy import save as write_tensors
 from fastap.methods.practice import Run
 from fastap.methods.table import PAPER
 from fastap.problem.spec import Mistake, check_kind
-from fastap.teammates.zoo import remove, replace
+from fastap.teammates.zoo import flat, remove, replace
 from fastap.training.settings import Settings
 from fastap.training.train import POOLS, Course, Row, State
 
@@ -33,11 +33,7 @@ CHECKPOINT = Path("checkpoint") / "state.safetensors"
 Tensors = dict[str, np.ndarray]
 
 
-def name_all(tree: PyTree) -> dict[str, Any]:
-    """Name every array of a tree by its place."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    name = functools.partial(jax.tree_util.keystr, simple=True, separator=".")
-    return {name(path): x for path, x in leaves}
+name_all = functools.partial(flat, between=".")
 
 
 def is_key(x: Any) -> bool:
