@@ -121,6 +121,9 @@ class Bench:
             console.print(table)
 
 
+What = Literal["environments", "learnability", "control", "ratio"]
+
+
 @dataclasses.dataclass(frozen=True)
 class Reproduce:
     """Make the paper's figures and tables.
@@ -128,9 +131,10 @@ class Reproduce:
     Example: fastap reproduce environments --out figures
     """
 
-    what: tyro.conf.Positional[Literal["environments", "learnability", "control"]]
-    """The four environments, with a film of each; what decides learning in lbf; or
-    QMIX, Fastap and the oracle on a zoo, with and without changes in training."""
+    what: tyro.conf.Positional[What]
+    """The four environments, with a film of each; what decides learning in lbf;
+    QMIX, Fastap and the oracle on a zoo, with and without changes in training; or
+    how many gradient steps so much play deserves."""
     out: Path = Path("reproduced")
     """Folder for what is made."""
     env: tuple[str, ...] = tuple(ENVIRONMENTS)
@@ -140,13 +144,13 @@ class Reproduce:
     seed: int = 2
     """Where chance begins."""
     zoo: ZooName = "lbf-conventions"
-    """For the control: whom to train beside."""
+    """For what trains: beside whom."""
     preset: Preset = "paper"
-    """For the control: how large."""
+    """For what trains: how large."""
     steps: int | None = None
-    """For the control: joint steps of each run, if not the preset's."""
+    """For what trains: joint steps of each run, if not the preset's."""
     seeds: int = 3
-    """For the control: how many of each."""
+    """For what trains: how many of each."""
     force: bool = False
     """Overwrite what an earlier run left in the folder."""
 
@@ -159,6 +163,13 @@ class Reproduce:
             few = {"episodes": 8} if self.preset == "smoke" else {}
             how = (self.zoo, self.preset, self.steps, self.seeds)
             control(self.out, Control(*how, **few), self.force, console)
+            return
+        if self.what == "ratio":
+            from fastap.commands.ratio import ratio
+            from fastap.experiments.ratio import Ratio
+
+            how = (self.zoo, self.preset, self.steps, self.seeds)
+            ratio(self.out, Ratio(*how), self.force, console)
             return
         if self.what == "learnability":
             prepare(self.out, self.force)

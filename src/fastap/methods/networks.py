@@ -166,12 +166,18 @@ Memories = tuple[Float[Array, "T m B H"], Float[Array, "T m B H"]]
 def unroll(pairs: Sequence[Pair]) -> list[Memories]:
     """Return the memories of all minds and of their doubles over whole episodes.
 
-    All of them run in one scan, and only those that learn get gradients.
+    Only those that learn get gradients. On a GPU all of them run in one scan;
+    on a CPU the copies that bring them together cost more than that saves.
     """
     learning = [pair.learning.gru.memory for pair in pairs]
     frozen = [jax.lax.stop_gradient(pair.frozen.gru.memory) for pair in pairs]
     prepared = [pair.prepare() for pair in pairs]
     ours, theirs = zip(*prepared, strict=True)
+    if not unrolled():
+        alone = lambda gru, x, learns: recur(learns * len(gru.bias), gru.weight, gru.bias, x)
+        first = map(functools.partial(alone, learns=1), learning, ours)
+        second = map(functools.partial(alone, learns=0), frozen, theirs)
+        return list(zip(first, second, strict=True))
     join = lambda name: jnp.concatenate([getattr(x, name) for x in learning + frozen])
     counts = [x.shape[1] for x in ours]
     joined = jnp.concatenate([*ours, *theirs], axis=1)
