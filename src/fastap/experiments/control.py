@@ -12,6 +12,7 @@ from typing import Any
 from fastap.evaluation.evaluate import Judge
 from fastap.methods.model import Model
 from fastap.problem.rollout import Memory
+from fastap.teammates.company import SHARE
 from fastap.training.settings import Preset, settings
 from fastap.training.train import Course, course, variant
 
@@ -30,7 +31,7 @@ class Control:
     preset: Preset = "paper"
     steps: int | None = None
     seeds: int = 3
-    share: float = 0.5  # of the changing episodes, where there are any
+    share: float = SHARE  # of the changing episodes, where there are any
     episodes: int = 1000
 
     def course(self, program: str) -> Course:

@@ -174,10 +174,11 @@ def unroll(pairs: Sequence[Pair]) -> list[Memories]:
     prepared = [pair.prepare() for pair in pairs]
     ours, theirs = zip(*prepared, strict=True)
     if not unrolled():
-        alone = lambda gru, x, learns: recur(learns * len(gru.bias), gru.weight, gru.bias, x)
-        first = map(functools.partial(alone, learns=1), learning, ours)
-        second = map(functools.partial(alone, learns=0), frozen, theirs)
-        return list(zip(first, second, strict=True))
+        alone = lambda learn, gru, x: recur(learn, gru.weight, gru.bias, x)
+        return [
+            (alone(x.shape[1], mind, x), alone(0, double, y))
+            for mind, double, (x, y) in zip(learning, frozen, prepared, strict=True)
+        ]
     join = lambda name: jnp.concatenate([getattr(x, name) for x in learning + frozen])
     counts = [x.shape[1] for x in ours]
     joined = jnp.concatenate([*ours, *theirs], axis=1)

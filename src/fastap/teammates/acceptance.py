@@ -18,7 +18,7 @@ from fastap.methods.model import Model
 from fastap.methods.practice import Drill, Practice
 from fastap.problem.rollout import AbstractPolicy, Glance, Memory, Players, play
 from fastap.problem.schedule import parse
-from fastap.teammates.company import Beside, Company, all_at_once, episodes_of
+from fastap.teammates.company import SHARE, Beside, Company, all_at_once, episodes_of
 from fastap.teammates.crossplay import beside_all, cross_play, mean_return, summarise
 from fastap.teammates.scripted import Random
 from fastap.teammates.zoo import Zoo
@@ -81,8 +81,8 @@ class Cast:
     """Who is trained to accept a zoo, in the order of the runs.
 
     First a best response to each group of the pool alone; then, for every seed,
-    agents for all of them: told the type of the group or not, met by changes
-    while training or not.
+    agents for all of them: told the type of the group or not, met by changes in
+    half of the training episodes or in none.
     """
 
     members: Int[np.ndarray, " k"]
@@ -97,7 +97,7 @@ class Cast:
         ways = [way for way in self.ways for _ in range(self.seeds)]
         allowed = [*np.eye(count, dtype=bool)[self.members], *([every] * len(ways))]
         alone = [("stationary", "qmix")] * len(self.members)
-        share = [0.0 if way == "stationary" else 1.0 for way, _ in alone + ways]
+        share = [0.0 if way == "stationary" else SHARE for way, _ in alone + ways]
         known = [types * (kind == "told") for _, kind in alone + ways]
         met = all_at_once(jnp.asarray(np.array(allowed)))
         company = Company(met, jnp.array(share))
@@ -136,6 +136,7 @@ def accept(
             "together": general.round(4).tolist(),
             "steps": practice.steps,
             "seeds": cast.seeds,
+            "share": SHARE,
         },
         "label_gap": round(headline["told"] - headline["qmix"], 4),
         "label_gaps": rows,

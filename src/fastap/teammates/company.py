@@ -20,6 +20,7 @@ from fastap.teammates.zoo import Zoo
 
 STATIONARY = Change()
 NEVER = -1  # the turn of a group that is not met
+SHARE = 0.5  # of the training episodes in which teammates change, where they do
 
 
 class Company(eqx.Module):

@@ -9,6 +9,7 @@ from fastap.methods.table import PAPER, Method, Weights, find
 from fastap.problem.rollout import Memory
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake, check_kind
+from fastap.teammates.company import SHARE
 
 Preset = Literal["smoke", "quick", "paper"]
 Mixer = Literal["qmix", "vdn"]
@@ -126,7 +127,7 @@ REVEAL = {"lbf": 4, "pp": 1, "cn": 1, "10m_vs_14m": 2}  # the paper's L
 COMMON: dict[str, Any] = {
     "first": 0,
     "train_change": "stationary",
-    "share": 0.5,
+    "share": SHARE,
     "memory": "fresh",
     "mixer": "qmix",
     "update": "joint",
