@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array, Int
+from tests.probes import MATES, Echo, Room
 
 from fastap.evaluation.adaptation import adaptation, smooth
 from fastap.problem.rollout import AbstractPolicy, Players, play
 from fastap.problem.schedule import Schedule
 from fastap.problem.spec import Outcome
-from tests.probes import MATES, Echo, Room
 
 HORIZON, WHEN = 20, 8
 
