@@ -119,11 +119,7 @@ class Train:
             os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true"
         kept = noted.get("checkpoint", self.checkpoint)
         ready, full = course(asked), kept == "full"
-        zoo = ready.zoo.fingerprint()
-        if noted.get("zoo", zoo) != zoo:
-            raise Mistake(
-                f"The zoo '{asked.zoo}' is not the one that {self.out} was begun with."
-            )
+        checkpoint.check_zoo(ready, noted, self.out)
         state = None
         if self.resume:
             state = checkpoint.load(self.out, ready)
@@ -133,7 +129,11 @@ class Train:
         logs = open_logs(self.log, self.out, dataclasses.asdict(asked))
         if not self.resume:
             checkpoint.clear(self.out)
-            made = {"checkpoint": kept, "deterministic": steady, "zoo": zoo}
+            made = {
+                "checkpoint": kept,
+                "deterministic": steady,
+                "zoo": ready.zoo.fingerprint(),
+            }
             checkpoint.write_config(self.out, asked, made | facts())
         if state is None:  # new, or stopped before anything was saved
             state = ready.start()

@@ -71,7 +71,7 @@ def judge(ready: Course, model: Model, episodes: int) -> Iterator[dict[str, Any]
     for memory in MEMORIES:
         jury = Judge(ready.zoo, episodes, memory)
         for pool, change in itertools.product(POOLS, CHANGES):
-            scores = jury(model, ready.members[pool], change)
+            scores = jury(model, ready.members[pool], change).returns
             case = {"change": change, "memory": memory, "pool": pool}
             for i, score in enumerate(scores):
                 who = {"env": ready.settings.env, "zoo": ready.settings.zoo, "run": i}

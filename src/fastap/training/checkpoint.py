@@ -19,12 +19,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
+from fastap.methods.beliefs import Silent
+from fastap.methods.model import Model
+from fastap.methods.networks import Sum
 from fastap.methods.practice import Run
 from fastap.methods.table import PAPER
 from fastap.problem.spec import Mistake, check_kind
 from fastap.teammates.zoo import flat, remove, replace
 from fastap.training.settings import Settings
-from fastap.training.train import POOLS, Course, Row, State
+from fastap.training.train import POOLS, Course, Row, State, course
 
 SCHEMA = 1
 CLOCK = "clock.csv"  # when each point of the curve was reached
@@ -124,6 +127,31 @@ def acting(runs: Run) -> dict[str, PyTree]:
     model = runs.learner.model
     parts = {"agents": model.agents, "local": model.local, "known": model.known}
     return parts | {"centres": runs.learner.memories}
+
+
+def read_agents(folder: Path) -> tuple[Course, Model, int]:
+    """Read the trained agents of a run, one for each seed, and their steps so far."""
+    settings, noted = read_config(folder)
+    ready = course(settings)
+    check_zoo(ready, noted, folder)
+    path = folder / POLICY
+    if not path.is_file():
+        raise Mistake(f"{folder} holds no agents yet; go on with it: --resume.")
+    tensors, facts = read(path)
+    parts = restore(acting(jax.eval_shape(ready.begin)), tensors, path)
+    step = facts.get("step")
+    if not isinstance(step, int):
+        raise Mistake(f"{path} does not say how long its agents were trained.")
+    silent = (Silent(), Sum(), ())  # team belief, mixer and losses are for learning
+    return ready, Model(parts["agents"], parts["local"], *silent, parts["known"]), step
+
+
+def check_zoo(ready: Course, noted: dict[str, Any], folder: Path) -> None:
+    """Refuse a zoo that is not the one a run was begun with."""
+    zoo = ready.zoo.fingerprint()
+    if noted.get("zoo", zoo) != zoo:
+        name = ready.settings.zoo
+        raise Mistake(f"The zoo '{name}' is not the one that {folder} was begun with.")
 
 
 def clear(folder: Path) -> None:

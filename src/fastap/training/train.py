@@ -237,7 +237,7 @@ class Course:
         columns: dict[str, Any] = {
             f"{change} {pool}": self.judge(
                 runs.learner.model, self.members[pool], change
-            )
+            ).returns
             for pool in POOLS
             for change in CHANGES
         }

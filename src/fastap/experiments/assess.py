@@ -1,0 +1,172 @@
+"""All that is asked of a trained run, beside what there is to compare it with."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from fastap.evaluation.adaptation import adaptation
+from fastap.evaluation.evaluate import Judge, Played
+from fastap.evaluation.statistics import iqm, summary
+from fastap.methods.model import Model
+from fastap.problem.rollout import Memory
+from fastap.problem.schedule import Never, parse
+from fastap.teammates.scripted import Random
+from fastap.teammates.zoo import Zoo
+from fastap.training.checkpoint import read_agents
+from fastap.training.train import Course
+
+Pool = Literal["train", "validation", "held-out"]
+MOMENTS = (8, 12)  # of the one change after which adaptation is measured
+Answer = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """Which changes, beside whom, and how often."""
+
+    changes: tuple[str, ...]
+    pool: Pool = "held-out"
+    episodes: int = 1000
+    memory: Memory = "fresh"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A trained run before its judges."""
+
+    ready: Course
+    model: Model
+    question: Question
+
+    @functools.cached_property
+    def members(self) -> Int[np.ndarray, " k"]:
+        """The groups of the pool; a run with fewer has as many held out as validate."""
+        limits = dict(zip(("train", "validation"), self.ready.settings.groups))
+        limit = limits.get(self.question.pool, limits["validation"])
+        return self.ready.zoo.members(self.question.pool)[: limit or None]
+
+    @functools.cached_property
+    def judge(self) -> Judge:
+        """Who judges the agents."""
+        return Judge(self.ready.zoo, self.question.episodes, self.question.memory)
+
+    @functools.lru_cache  # noqa: B019, a case lives as long as its answers
+    def played(self, change: str) -> Played:
+        """Play all episodes of a change."""
+        return self.judge(self.model, self.members, change)
+
+    def floor(self, change: str) -> float:
+        """Return what random agents earn beside the same teammates."""
+        nobody = dataclasses.replace(self.judge, work=lambda env, model: Random())
+        return float(nobody(jnp.zeros(1), self.members, change).returns[0])
+
+    def halves(self, change: str) -> dict[str, list[float]]:
+        """Return the returns beside types that were met in training, and others."""
+        zoo = self.ready.zoo
+        met = np.isin(zoo.types, zoo.types[self.ready.members["train"]])
+        parts = {"seen": met, "unseen": ~met}
+        groups = {name: self.members[part[self.members]] for name, part in parts.items()}
+        return {
+            name: self.judge(self.model, some, change).returns.tolist()
+            for name, some in groups.items()
+            if len(some)
+        }
+
+
+def assess(folder: Path, question: Question) -> Iterator[Answer]:
+    """Judge a run: one answer for each change."""
+    ready, model, step = read_agents(folder)
+    case = Case(ready, model, question)
+    lasting = adapt(case)
+    for change in question.changes:
+        returns = case.played(change).returns
+        floor, ceiling = case.floor(change), best(ready.zoo, case.members)
+        yield {
+            "env": ready.settings.env,
+            "zoo": ready.settings.zoo,
+            "method": ready.settings.method,
+            "change": change,
+            "pool": question.pool,
+            "memory": question.memory,
+            "episodes": question.episodes,
+            "seeds": len(returns),
+            "steps": step,
+            "returns": returns.tolist(),
+            **summary(returns),
+            "floor": floor,
+            "ceiling": ceiling,
+            "score": normal(float(iqm(returns)), floor, ceiling),
+            "win_rate": np.asarray(case.played(change).success).mean(1).tolist(),
+            **told(ready.zoo, question, change),
+            **cost(case, change),
+            **(case.halves(change) if question.pool == "held-out" else {}),
+            "adaptation": lasting,
+            "run": str(folder),
+        }
+
+
+def best(zoo: Zoo, members: Int[np.ndarray, " k"]) -> float | None:
+    """Return the best self-play of teams as large as those of these groups."""
+    known = zoo.manifest.get("best_selfplay")
+    if known is None:
+        return None
+    bodies = zoo.env.spec.controlled + zoo.sizes[members]
+    return float(np.mean([known[str(number)] for number in bodies]))
+
+
+def normal(value: float, floor: float, ceiling: float | None) -> float | None:
+    """Return a value on a scale from random agents to the best self-play."""
+    return (value - floor) / (ceiling - floor) if ceiling and ceiling > floor else None
+
+
+def told(zoo: Zoo, question: Question, change: str) -> Answer:
+    """Find what the zoo's acceptance says of the oracle and the switching response."""
+    want = {"trained": "U[5,8]", "change": change, "memory": question.memory}
+    if zoo.manifest.get("accepted_on") != question.pool:
+        return {}
+    rows = [r for r in zoo.manifest.get("label_gaps", ()) if want.items() <= r.items()]
+    return {"oracle": r["told"], "switching": r["switching"]} if (r := next(iter(rows), None)) else {}
+
+
+def cost(case: Case, change: str) -> Answer:
+    """Return the paper's cost of change, and that of the new policies alone."""
+    kind = parse(change)
+    if isinstance(kind.when, Never) or kind.redraw != "group":
+        return {}
+    mean = lambda change: float(case.played(change).returns.mean())
+    here = mean(change)
+    return {
+        "difference": here - mean("stationary"),
+        "cost_of_change": mean(f"{change}-same") - here,
+    }
+
+
+def adapt(case: Case) -> dict[str, Answer]:
+    """Measure what one change at a fixed step does; the middle of all seeds."""
+    rewards = lambda change: np.asarray(case.played(change).reward, float)
+    floor, ceiling = case.floor("stationary"), best(case.ready.zoo, case.members)
+    scale = ceiling - floor if ceiling and ceiling > floor else 1.0
+    horizon = case.ready.zoo.env.spec.horizon
+    found = {}
+    for at in MOMENTS:
+        pairs = zip(rewards("stationary"), rewards(f"at[{at}]"), strict=True)
+        each = [adaptation(*pair, min(at, horizon - 1), scale) for pair in pairs]
+        middle = lambda name, each=each: float(np.median([getattr(a, name) for a in each]))
+        found[f"at[{at}]"] = {
+            "dip": middle("dip"),
+            "recovery": finite(middle("recovery")),
+            "area": middle("area"),
+            "regret": np.mean([a.regret for a in each], axis=0).round(5).tolist(),
+        }
+    return found
+
+
+def finite(lag: float) -> float | None:
+    """Return a lag, or nothing where it never comes (JSON has no infinity)."""
+    return lag if np.isfinite(lag) else None
