@@ -17,6 +17,7 @@ from rich.table import Table
 
 from fastap.commands.doctor import Doctor
 from fastap.commands.edge import ZooName, check_range, prepare, some
+from fastap.commands.evaluate import Eval
 from fastap.commands.learnability import learn
 from fastap.commands.train import Train
 from fastap.commands.zoo import Zoo
@@ -199,6 +200,7 @@ class Reproduce:
 Command = Annotated[
     Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
     | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Zoo, tyro.conf.subcommand("zoo")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]

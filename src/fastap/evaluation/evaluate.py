@@ -22,10 +22,10 @@ CROWD = 2_000  # episodes played at once, for the sake of memory
 
 
 class Played(eqx.Module):
-    """What some runs earned in the same episodes."""
+    """What runs earned: runs first, then the episodes, the same for all."""
 
-    reward: Float[Array, "R E T"]
-    success: Bool[Array, "R E"]
+    reward: Float[Array, "*R T"]
+    success: Bool[Array, "*R"]
 
     @property
     def returns(self) -> Float[np.ndarray, " R"]:

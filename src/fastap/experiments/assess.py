@@ -4,11 +4,11 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from fastap.evaluation.adaptation import adaptation
 from fastap.evaluation.evaluate import Judge, Played
@@ -19,9 +19,9 @@ from fastap.problem.schedule import Never, parse
 from fastap.teammates.scripted import Random
 from fastap.teammates.zoo import Zoo
 from fastap.training.checkpoint import read_agents
-from fastap.training.train import Course
+from fastap.training.settings import Pool
+from fastap.training.train import POOLS, Course
 
-Pool = Literal["train", "validation", "held-out"]
 MOMENTS = (8, 12)  # of the one change after which adaptation is measured
 Answer = dict[str, Any]
 
@@ -36,19 +36,19 @@ class Question:
     memory: Memory = "fresh"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)  # equal only to itself: it remembers
 class Case:
     """A trained run before its judges."""
 
     ready: Course
-    model: Model
+    model: Model | None
     question: Question
 
     @functools.cached_property
     def members(self) -> Int[np.ndarray, " k"]:
         """The groups of the pool; a run with fewer has as many held out as validate."""
-        limits = dict(zip(("train", "validation"), self.ready.settings.groups))
-        limit = limits.get(self.question.pool, limits["validation"])
+        limits = dict(zip(POOLS, self.ready.settings.groups, strict=True))
+        limit = limits["train" if self.question.pool == "train" else "validation"]
         return self.ready.zoo.members(self.question.pool)[: limit or None]
 
     @functools.cached_property
@@ -66,15 +66,17 @@ class Case:
         nobody = dataclasses.replace(self.judge, work=lambda env, model: Random())
         return float(nobody(jnp.zeros(1), self.members, change).returns[0])
 
+    def parts(self) -> dict[str, Int[np.ndarray, " k"]]:
+        """Split the groups: of types that were met in training, and of others."""
+        zoo = self.ready.zoo
+        met = np.isin(zoo.types, zoo.types[self.ready.members["train"]])[self.members]
+        return {"seen": self.members[met], "unseen": self.members[~met]}
+
     def halves(self, change: str) -> dict[str, list[float]]:
         """Return the returns beside types that were met in training, and others."""
-        zoo = self.ready.zoo
-        met = np.isin(zoo.types, zoo.types[self.ready.members["train"]])
-        parts = {"seen": met, "unseen": ~met}
-        groups = {name: self.members[part[self.members]] for name, part in parts.items()}
         return {
             name: self.judge(self.model, some, change).returns.tolist()
-            for name, some in groups.items()
+            for name, some in self.parts().items()
             if len(some)
         }
 
@@ -130,8 +132,10 @@ def told(zoo: Zoo, question: Question, change: str) -> Answer:
     want = {"trained": "U[5,8]", "change": change, "memory": question.memory}
     if zoo.manifest.get("accepted_on") != question.pool:
         return {}
-    rows = [r for r in zoo.manifest.get("label_gaps", ()) if want.items() <= r.items()]
-    return {"oracle": r["told"], "switching": r["switching"]} if (r := next(iter(rows), None)) else {}
+    for row in zoo.manifest.get("label_gaps", ()):
+        if want.items() <= row.items():
+            return {"oracle": row["told"], "switching": row["switching"]}
+    return {}
 
 
 def cost(case: Case, change: str) -> Answer:
@@ -152,19 +156,19 @@ def adapt(case: Case) -> dict[str, Answer]:
     rewards = lambda change: np.asarray(case.played(change).reward, float)
     floor, ceiling = case.floor("stationary"), best(case.ready.zoo, case.members)
     scale = ceiling - floor if ceiling and ceiling > floor else 1.0
-    horizon = case.ready.zoo.env.spec.horizon
-    found = {}
-    for at in MOMENTS:
+
+    def after(at: int) -> Answer:
         pairs = zip(rewards("stationary"), rewards(f"at[{at}]"), strict=True)
-        each = [adaptation(*pair, min(at, horizon - 1), scale) for pair in pairs]
-        middle = lambda name, each=each: float(np.median([getattr(a, name) for a in each]))
-        found[f"at[{at}]"] = {
-            "dip": middle("dip"),
-            "recovery": finite(middle("recovery")),
-            "area": middle("area"),
-            "regret": np.mean([a.regret for a in each], axis=0).round(5).tolist(),
+        each = [adaptation(*pair, at, scale) for pair in pairs]
+        middle = lambda values: float(np.median(values))
+        return {
+            "dip": middle([one.dip for one in each]),
+            "recovery": finite(middle([one.recovery for one in each])),
+            "area": middle([one.area for one in each]),
+            "regret": np.mean([one.regret for one in each], axis=0).tolist(),
         }
-    return found
+
+    return {f"at[{at}]": after(at) for at in MOMENTS}
 
 
 def finite(lag: float) -> float | None:

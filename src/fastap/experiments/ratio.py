@@ -56,7 +56,7 @@ def run(ratio: int, ready: Course, tell: Tell) -> Iterator[dict[str, Any]]:
     beat = statistics.median(beats or [0.0])
     for row in state.rows:
         who = {"method": ready.settings.method, "ratio": ratio, "seed": row["seed"]}
-        seconds = beat * row["step"] / ready.steps(1)
+        seconds = beat * float(row["step"]) / ready.steps(1)
         when = {"step": row["step"], "seconds": round(seconds, 2)}
         scores = {change: row[f"{change} validation"] for change in CHANGES}
         yield who | when | scores

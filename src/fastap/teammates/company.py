@@ -77,5 +77,16 @@ def episodes_of(
     sizes, horizon = jnp.asarray(zoo.sizes), zoo.env.spec.horizon
     allowed = jnp.asarray(np.isin(np.arange(len(zoo.groups)), members))
     keys = jax.vmap(jax.random.split)(jax.random.split(jax.random.key(seed), count))
-    draw = functools.partial(parse(change).draw, sizes, allowed, horizon)
-    return jax.jit(jax.vmap(draw))(keys[:, 0]), keys[:, 1]
+    return draw_all(parse(change), horizon, sizes, allowed, keys[:, 0]), keys[:, 1]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def draw_all(
+    change: Change,
+    horizon: int,
+    sizes: Int[Array, " K"],
+    allowed: Bool[Array, " K"],
+    keys: Key[Array, " E"],
+) -> Schedule:
+    """Draw the teams of many episodes."""
+    return jax.vmap(lambda key: change.draw(sizes, allowed, horizon, key))(keys)

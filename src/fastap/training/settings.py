@@ -12,6 +12,7 @@ from fastap.problem.spec import Mistake, check_kind
 from fastap.teammates.company import SHARE
 
 Preset = Literal["smoke", "quick", "paper"]
+Pool = Literal["train", "validation", "held-out"]
 Mixer = Literal["qmix", "vdn"]
 Update = Literal["joint", "literal"]
 

@@ -1,0 +1,100 @@
+"""`fastap eval`: trained runs beside any pool, under any change."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fastap.commands.edge import check_range
+from fastap.problem.rollout import Memory
+from fastap.problem.schedule import parse
+from fastap.problem.spec import Mistake
+from fastap.teammates.zoo import replace
+from fastap.training.settings import Pool
+
+
+@dataclasses.dataclass(frozen=True)
+class Eval:
+    """Judge trained runs, greedily, on the same episodes; seeds are the unit.
+
+    Example: fastap eval runs/fastap runs/qmix --change stationary 'U[5,8]'
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of runs, as `fastap train` makes them."""
+    change: tuple[str, ...] = ("stationary", "U[5,8]")
+    """What happens to teammates: stationary, U[a,b], U[a,b]-same, at[t], ..."""
+    pool: Pool = "held-out"
+    """Beside whom: train, validation or held-out."""
+    episodes: int = 1000
+    """How many episodes of each change."""
+    memory: Annotated[Memory, tyro.conf.arg(metavar="fresh|watched")] = "fresh"
+    """What a policy that takes over a body knows."""
+    json: bool = False
+    """Print one JSON object for each run and change instead of a table."""
+
+    def run(self, console: Console) -> None:
+        """Judge all runs; each leaves its answers in its results.json too."""
+        from fastap.experiments.assess import Question, assess
+
+        if not self.runs or not self.change:
+            raise Mistake("Name at least one run and one change.")
+        check_range("--episodes", self.episodes, 1, 1_000_000)
+        for change in self.change:
+            parse(change)
+        asked = Question(self.change, self.pool, self.episodes, self.memory)
+        rows: list[dict[str, Any]] = []
+        for folder in self.runs:
+            answers = []
+            for answer in assess(folder, asked):
+                answers.append(answer)
+                if self.json:
+                    print(json.dumps(answer), flush=True)
+            text = json.dumps(answers, indent=1) + "\n"
+            replace(folder / "results.json", text.encode())
+            rows += answers
+        if not self.json:
+            console.print(summary(rows))
+
+
+BESIDE = {
+    "random": "floor",
+    "told": "oracle",
+    "switching": "switching",
+}
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> Table:
+    """Tabulate each change: the runs, then what there is to compare them with."""
+    heads = ("IQM", "95 %", "mean ± std", "dip", "lag")
+    table = Table("change", "who", *heads, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for change in dict.fromkeys(row["change"] for row in rows):
+        here = [row for row in rows if row["change"] == change]
+        for row in here:
+            table.add_row(
+                change, f"{Path(row['run']).name} ({row['seeds']})", *words(row)
+            )
+        for who, key in BESIDE.items():
+            if key in here[0]:
+                table.add_row(change, who, f"{here[0][key]:.3f}")
+        table.add_section()
+    return table
+
+
+def words(row: dict[str, Any]) -> tuple[str, ...]:
+    """Write what is known of one run under one change."""
+    (low, high), after = row["ci95"], row["adaptation"]["at[12]"]
+    lag = after["recovery"]
+    return (
+        f"{row['iqm']:.3f}",
+        f"{low:.3f} - {high:.3f}",
+        f"{row['mean']:.3f} ± {row['std']:.3f}",
+        f"{after['dip']:.3f}",
+        "never" if lag is None else f"{lag:g}",
+    )

@@ -1,0 +1,172 @@
+"""Judging runs: pairing, pools, what stands beside a number, and damaged folders."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from fastap.cli import main
+from fastap.evaluation.evaluate import Judge
+from fastap.experiments.assess import Case, Question
+from fastap.methods.actor import act_by
+from fastap.problem.rollout import Players, play
+from fastap.teammates.company import episodes_of
+from fastap.training import checkpoint
+from fastap.training.settings import settings
+from fastap.training.train import State, course
+
+EPISODES = 40  # untrained agents are lucky in a few of them
+
+
+@pytest.fixture(scope="module")
+def ready():
+    return course(settings("lbf", "qmix", "smoke"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, ready):
+    """A run whose agents have learnt nothing, as training would leave it."""
+    out = tmp_path_factory.mktemp("runs") / "new"
+    noted = {"zoo": ready.zoo.fingerprint()}
+    checkpoint.write_config(out, ready.settings, noted)
+    checkpoint.publish(out, ready, State(ready.start().runs, ready.beats, ()))
+    return out
+
+
+@pytest.fixture(scope="module")
+def judge(ready):
+    """One who has the episodes played in crowds of 15, 15 and 10."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastap.evaluation.evaluate.CROWD", 15)
+        judge = Judge(ready.zoo, EPISODES)
+        judge(ready.start().runs.learner.model, ready.members["train"], "stationary")
+    return judge
+
+
+@pytest.fixture(scope="module")
+def answers(folder):
+    """What `fastap eval --json` prints of it."""
+    asked = ["eval", str(folder), "--episodes", str(EPISODES), "--json"]
+    with pytest.MonkeyPatch.context() as patch:
+        lines: list[str] = []
+        patch.setattr("builtins.print", lambda text, **_: lines.append(text))
+        main([*asked, "--change", "stationary", "U[5,8]"])
+    return [json.loads(line) for line in lines]
+
+
+def test_read_agents_act_as_the_trained_ones_do(folder, ready, judge):
+    _, model, step = checkpoint.read_agents(folder)
+    assert step == ready.steps(ready.beats)
+    members = ready.members["train"]
+    trained = ready.start().runs.learner.model
+    found, made = (judge(m, members, "U[5,8]").reward for m in (model, trained))
+    assert np.any(made) and np.array_equal(found, made)
+
+
+def test_episodes_are_the_same_for_every_run(ready, judge):
+    """A run judged beside others, in a crowd, earns what it earns alone."""
+    model = ready.start().runs.learner.model
+    members = ready.members["train"]
+    both = judge(model, members, "U[5,8]").reward
+    schedules, keys = episodes_of(ready.zoo, members, "U[5,8]", EPISODES)
+    second = jax.tree.map(lambda x: x[1], model)
+    players = Players(act_by(ready.zoo.env, second), ready.zoo.policy)
+    alone = jax.jit(lambda team, key: play(ready.zoo.env, players, team, key).reward)
+    assert np.any(both[1])
+    for i in range(EPISODES):
+        team = jax.tree.map(lambda x, i=i: x[i], schedules)
+        assert np.array_equal(alone(team, keys[i]), both[1, i])
+
+
+def test_a_change_late_leaves_the_beginning_alone(ready, judge):
+    """Pairing: until the change, nothing differs."""
+    model, members = ready.start().runs.learner.model, ready.members["train"]
+    stay, change = (judge(model, members, c).reward for c in ("stationary", "at[12]"))
+    assert np.any(stay[..., :12]) and np.array_equal(stay[..., :12], change[..., :12])
+    assert np.any(stay[..., 12:] != change[..., 12:])
+
+
+def test_an_answer_has_what_was_promised(answers, folder):
+    assert [answer["change"] for answer in answers] == ["stationary", "U[5,8]"]
+    for answer in answers:
+        assert answer["env"] == "lbf" and answer["method"] == "qmix"
+        assert answer["pool"] == "held-out" and answer["episodes"] == EPISODES
+        assert answer["seeds"] == len(answer["returns"]) == 2
+        assert answer["ci95"][0] <= answer["iqm"] <= answer["ci95"][1]
+        assert answer["mean"] == pytest.approx(np.mean(answer["returns"]))
+        assert set(answer["adaptation"]) == {"at[8]", "at[12]"}
+        assert len(answer["adaptation"]["at[8]"]["regret"]) == 25 - 8
+    assert json.loads((folder / "results.json").read_text()) == answers
+
+
+def test_costs_are_differences_of_means(answers):
+    still, moving = answers
+    assert "difference" not in still
+    assert moving["difference"] == pytest.approx(moving["mean"] - still["mean"])
+    assert np.isfinite(moving["cost_of_change"])
+
+
+def test_held_out_types_are_split_into_met_and_new(ready):
+    case = Case(ready, None, Question(("stationary",)))
+    groups = [case.ready.zoo.groups[k] for k in case.members]
+    assert {group["pool"] for group in groups} == {"held-out"}
+    assert len(groups) == ready.settings.groups[1]
+    whole = course(settings("lbf", "qmix", "paper"))
+    split = Case(whole, None, Question(("stationary",))).parts()
+    types = whole.zoo.types
+    met = set(types[whole.members["train"]])
+    assert {k for part in split.values() for k in part} == set(
+        whole.zoo.members("held-out")
+    )
+    assert len(split["seen"]) == len(split["unseen"]) == 4
+    assert set(types[split["seen"]]) <= met and not set(types[split["unseen"]]) & met
+
+
+def test_the_floor_is_what_random_agents_earn(ready):
+    case = Case(ready, None, Question(("stationary",), "validation", 200))
+    assert 0 < case.floor("stationary") < 0.2
+
+
+def test_a_table_shows_the_oracle_beside(folder, capsys):
+    asked = ["eval", str(folder), "--pool", "validation", "--episodes", str(EPISODES)]
+    main([*asked, "--change", "U[5,8]"])
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("random", "told", "switching", "new (2)"))
+
+
+@pytest.mark.parametrize("name", ["config.json", "policy.safetensors"])
+@pytest.mark.parametrize("how", ["cut", "gone", "other"])
+def test_damaged_runs_get_one_sentence(folder, tmp_path, capsys, name, how):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in folder.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    data = (copy / name).read_bytes()
+    if how == "gone":
+        (copy / name).unlink()
+    else:
+        (copy / name).write_bytes(data[: len(data) // 2] if how == "cut" else b"{}")
+    with pytest.raises(SystemExit) as stop:
+        main(["eval", str(copy)])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_another_zoo_is_refused(folder, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in folder.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"zoo": "0123456789abcdef"}))
+    with pytest.raises(SystemExit) as stop:
+        main(["eval", str(copy)])
+    assert stop.value.code == 2 and "not the one" in capsys.readouterr().err
+
+
+def test_what_cannot_be_asked_is_refused(folder, capsys):
+    for more in (["--change", "sometimes"], ["--episodes", "0"]):
+        with pytest.raises(SystemExit) as stop:
+            main(["eval", str(folder), *more])
+        assert stop.value.code == 2
