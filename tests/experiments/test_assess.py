@@ -132,7 +132,9 @@ def test_a_table_shows_the_oracle_beside(folder, capsys):
     asked = ["eval", str(folder), "--pool", "validation", "--episodes", str(EPISODES)]
     main([*asked, "--change", "U[5,8]"])
     text = capsys.readouterr().out
-    assert all(word in text for word in ("random", "told", "switching", "new (2)"))
+    assert all(
+        word in text for word in ("random", "told", "switching", "new: qmix (2)")
+    )
 
 
 @pytest.mark.parametrize("name", ["config.json", "policy.safetensors"])

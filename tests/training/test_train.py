@@ -304,3 +304,25 @@ def test_a_row_survives_csv_bit_for_bit():
     lines = checkpoint.table(rows).splitlines()
     assert lines[0] == "step,x"
     assert [float(line.split(",")[1]) for line in lines[1:]] == [r["x"] for r in rows]
+
+
+def test_configurations_stand_beside_a_method():
+    names = ("odits", "fastap:lce=10,mi=0")
+    ready = course(settings("lbf", "fastap", "smoke", beside=names))
+    assert ready.names == [n for n in ("fastap", *names) for _ in range(2)]
+    usual, odits, other = (variant.weights for variant in ready.variants)
+    assert usual == (1.0, 1.0, 1e-3, 0.1) and other == (1.0, 10.0, 0.0, 0.1)
+    assert odits == (0.0, 0.0, 5e-4, 0.0)
+
+
+@pytest.mark.parametrize(
+    "name", ["fastap:lce", "fastap:lce=-1", "fastap:lce=nan", "fastap:x=1", "nobody"]
+)
+def test_what_is_no_configuration_is_refused(name):
+    with pytest.raises(Mistake):
+        settings("lbf", "fastap", "smoke", beside=(name,))
+
+
+def test_only_configurations_share_a_program():
+    with pytest.raises(Mistake, match="no configuration"):
+        course(settings("lbf", "fastap", "smoke", beside=("liam",)))

@@ -77,9 +77,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> Table:
     for change in dict.fromkeys(row["change"] for row in rows):
         here = [row for row in rows if row["change"] == change]
         for row in here:
-            table.add_row(
-                change, f"{Path(row['run']).name} ({row['seeds']})", *words(row)
-            )
+            name = f"{Path(row['run']).name}: {row['method']} ({row['seeds']})"
+            table.add_row(change, name, *words(row))
         for who, key in BESIDE.items():
             if key in here[0]:
                 table.add_row(change, who, f"{here[0][key]:.3f}")

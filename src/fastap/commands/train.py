@@ -42,6 +42,9 @@ class Train:
     """Which environment."""
     method: str = "fastap"
     """qmix, pearl, escp, liam, odits, fastap, fastap-wo-crp, ..., oracle."""
+    beside: tuple[str, ...] | None = None
+    """Configurations of the method, trained in the same program: of fastap its
+    ablations, odits, and weights such as fastap:lce=10; of oracle qmix."""
     preset: Preset = "paper"
     """smoke: seconds; quick: minutes on 2 cores; paper: the study, on a GPU."""
     zoo: ZooName | None = None
@@ -278,7 +281,8 @@ def summary(course: Any, rows: Any) -> Table:
     from fastap.training.train import CHANGES, POOLS
 
     cases = [f"{change} {pool}" for pool in POOLS for change in CHANGES]
-    table = Table("seed", *cases)
+    table = Table("method", "seed", *cases)
     for row in rows[-len(course.seeds) :]:
-        table.add_row(str(row["seed"]), *(f"{row[case]:.3f}" for case in cases))
+        who = (row["variant"], str(row["seed"]))
+        table.add_row(*who, *(f"{row[case]:.3f}" for case in cases))
     return table

@@ -61,6 +61,7 @@ class Case:
         """Play all episodes of a change."""
         return self.judge(self.model, self.members, change)
 
+    @functools.lru_cache  # noqa: B019
     def floor(self, change: str) -> float:
         """Return what random agents earn beside the same teammates."""
         nobody = dataclasses.replace(self.judge, work=lambda env, model: Random())
@@ -72,45 +73,52 @@ class Case:
         met = np.isin(zoo.types, zoo.types[self.ready.members["train"]])[self.members]
         return {"seen": self.members[met], "unseen": self.members[~met]}
 
-    def halves(self, change: str) -> dict[str, list[float]]:
-        """Return the returns beside types that were met in training, and others."""
+    @functools.lru_cache  # noqa: B019
+    def halves(self, change: str) -> dict[str, Played]:
+        """Play beside types that were met in training, and beside others."""
         return {
-            name: self.judge(self.model, some, change).returns.tolist()
+            name: self.judge(self.model, some, change)
             for name, some in self.parts().items()
             if len(some)
         }
 
 
 def assess(folder: Path, question: Question) -> Iterator[Answer]:
-    """Judge a run: one answer for each change."""
+    """Judge a run: one answer for each of its configurations and each change."""
     ready, model, step = read_agents(folder)
     case = Case(ready, model, question)
-    lasting = adapt(case)
-    for change in question.changes:
-        returns = case.played(change).returns
-        floor, ceiling = case.floor(change), best(ready.zoo, case.members)
-        yield {
-            "env": ready.settings.env,
-            "zoo": ready.settings.zoo,
-            "method": ready.settings.method,
-            "change": change,
-            "pool": question.pool,
-            "memory": question.memory,
-            "episodes": question.episodes,
-            "seeds": len(returns),
-            "steps": step,
-            "returns": returns.tolist(),
-            **summary(returns),
-            "floor": floor,
-            "ceiling": ceiling,
-            "score": normal(float(iqm(returns)), floor, ceiling),
-            "win_rate": np.asarray(case.played(change).success).mean(1).tolist(),
-            **told(ready.zoo, question, change),
-            **cost(case, change),
-            **(case.halves(change) if question.pool == "held-out" else {}),
-            "adaptation": lasting,
-            "run": str(folder),
-        }
+    for name in dict.fromkeys(ready.names):
+        runs = np.flatnonzero(np.array(ready.names) == name)
+        after = adapt(case, runs)
+        for change in question.changes:
+            who = {"env": ready.settings.env, "zoo": ready.settings.zoo, "method": name}
+            found = answer(case, runs, change)
+            yield who | found | {"adaptation": after, "steps": step, "run": str(folder)}
+
+
+def answer(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:
+    """Say how one configuration does under one change."""
+    question, zoo = case.question, case.ready.zoo
+    played = case.played(change)
+    returns = played.returns[runs]
+    floor, ceiling = case.floor(change), best(zoo, case.members)
+    halves = case.halves(change) if question.pool == "held-out" else {}
+    return {
+        "change": change,
+        "pool": question.pool,
+        "memory": question.memory,
+        "episodes": question.episodes,
+        "seeds": len(returns),
+        "returns": returns.tolist(),
+        **summary(returns),
+        "floor": floor,
+        "ceiling": ceiling,
+        "score": normal(float(iqm(returns)), floor, ceiling),
+        "win_rate": np.asarray(played.success)[runs].mean(1).tolist(),
+        **told(zoo, question, change),
+        **cost(case, runs, change),
+        **{name: some.returns[runs].tolist() for name, some in halves.items()},
+    }
 
 
 def best(zoo: Zoo, members: Int[np.ndarray, " k"]) -> float | None:
@@ -138,12 +146,12 @@ def told(zoo: Zoo, question: Question, change: str) -> Answer:
     return {}
 
 
-def cost(case: Case, change: str) -> Answer:
+def cost(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:
     """Return the paper's cost of change, and that of the new policies alone."""
     kind = parse(change)
     if isinstance(kind.when, Never) or kind.redraw != "group":
         return {}
-    mean = lambda change: float(case.played(change).returns.mean())
+    mean = lambda change: float(case.played(change).returns[runs].mean())
     here = mean(change)
     return {
         "difference": here - mean("stationary"),
@@ -151,9 +159,9 @@ def cost(case: Case, change: str) -> Answer:
     }
 
 
-def adapt(case: Case) -> dict[str, Answer]:
+def adapt(case: Case, runs: Int[np.ndarray, " r"]) -> dict[str, Answer]:
     """Measure what one change at a fixed step does; the middle of all seeds."""
-    rewards = lambda change: np.asarray(case.played(change).reward, float)
+    rewards = lambda change: np.asarray(case.played(change).reward, float)[runs]
     floor, ceiling = case.floor("stationary"), best(case.ready.zoo, case.members)
     scale = ceiling - floor if ceiling and ceiling > floor else 1.0
 

@@ -221,7 +221,11 @@ def read_config(folder: Path) -> tuple[Settings, dict[str, Any]]:
     numbers = isinstance(groups, list) and all(type(n) is int for n in groups)
     if not numbers or len(groups) != len(POOLS) or found["env"] not in PAPER:
         raise Mistake(f"{path} does not hold the settings of a run.")
-    settings: dict[str, Any] = found | {"groups": tuple(groups)}
+    names = found["beside"]
+    if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+        raise Mistake(f"{path} does not hold the settings of a run.")
+    lists = {"groups": tuple(groups), "beside": tuple(names)}
+    settings: dict[str, Any] = found | lists
     return Settings(**settings), config
 
 

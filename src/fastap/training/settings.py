@@ -24,7 +24,8 @@ class Settings:
     env: str
     zoo: str
     method: str
-    seeds: int  # how many, trained side by side
+    beside: tuple[str, ...]  # configurations of it, in the same program
+    seeds: int  # of each, trained side by side
     first: int  # the first of them
     steps: int  # joint steps of play for each seed
     train_change: str  # what happens to teammates while training
@@ -55,6 +56,8 @@ class Settings:
 
     def __post_init__(self):
         find(self.method)
+        for name in self.beside:
+            configuration(name)
         parse(self.train_change)
         for name, kind in (("memory", Memory), ("mixer", Mixer), ("update", Update)):
             check_kind(name, getattr(self, name), kind)
@@ -101,7 +104,26 @@ class Settings:
         )
 
 
+def configuration(name: str) -> tuple[Method, dict[str, float]]:
+    """Read a method with weights of its own: fastap, or fastap:lce=10,mi=0."""
+    method, _, listed = name.partition(":")
+    weights = {}
+    for pair in filter(None, listed.split(",")):
+        term, _, number = pair.partition("=")
+        try:
+            weights[term] = float(number)
+        except ValueError:
+            term = ""
+        if term not in TERMS or not 0 <= weights[term] <= MANY:
+            raise Mistake(
+                f"'{name}': write weights as in fastap:lce=10,mi=0; there are "
+                f"{', '.join(TERMS)}."
+            )
+    return find(method), weights
+
+
 MANY = 10**9
+TERMS = ("gce", "lce", "mi", "rec")
 BOUNDS = {
     "seeds": (1, 1000),
     "first": (0, 10**9),
@@ -126,6 +148,7 @@ BOUNDS = {
 }
 REVEAL = {"lbf": 4, "pp": 1, "cn": 1, "10m_vs_14m": 2}  # the paper's L
 COMMON: dict[str, Any] = {
+    "beside": (),
     "first": 0,
     "train_change": "stationary",
     "share": SHARE,

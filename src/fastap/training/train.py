@@ -14,13 +14,13 @@ from fastap.evaluation.evaluate import Judge
 from fastap.methods import learner, replay
 from fastap.methods.learner import Dials, Given
 from fastap.methods.practice import Drill, Notes, Practice, Run
-from fastap.methods.table import Labels, find
+from fastap.methods.table import Labels
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
 from fastap.teammates import zoo as store
 from fastap.teammates.company import NEVER, Beside, Company
 from fastap.teammates.zoo import Zoo
-from fastap.training.settings import Settings
+from fastap.training.settings import Settings, configuration
 
 BEAT = 2  # rounds in one compiled call, or about
 HASTY = {"xla_backend_optimization_level": 0}  # for what runs once: compile in a third
@@ -46,18 +46,22 @@ def variant(settings: Settings, agents: int, name: str | None = None) -> Variant
     """Return a method as a configuration of the settings' own program.
 
     Losses that it has not are switched off. So the ablations and ODITS are
-    configurations of Fastap, and QMIX one of the oracle.
+    configurations of Fastap, and QMIX one of the oracle. A name may bring weights
+    of its own: fastap:lce=10.
     """
-    program, row = settings.row, find(name or settings.method)
+    program, (row, own) = settings.row, configuration(name or settings.method)
+    weights = dataclasses.replace(settings.weights, **own)
     shape = lambda method: (method.local, method.team, method.detach, method.pace)
     known = {term.name for term in program.losses}
-    theirs = dict(
-        zip((t.name for t in row.losses), settings.weights.of(row, agents), strict=True)
-    )
+    terms = (term.name for term in row.losses)
+    theirs = dict(zip(terms, weights.of(row, agents), strict=True))
     if shape(row) != shape(program) or theirs.keys() - known or row.told > program.told:
-        raise Mistake(f"'{row.name}' is no configuration of '{program.name}'.")
+        raise Mistake(
+            f"'{row.name}' is no configuration of '{program.name}', so it cannot be "
+            "trained beside it."
+        )
     return Variant(
-        name=row.name,
+        name=name or settings.method,
         rate=settings.rate,
         weights=tuple(theirs.get(term.name, 0.0) for term in program.losses),
         labels=row.labels,
@@ -273,8 +277,9 @@ def course(settings: Settings, variants: Sequence[Variant] = ()) -> Course:
     made_for = zoo.manifest["env"]
     if made_for != settings.env:
         raise Mistake(f"'{settings.zoo}' is for {made_for}, not for {settings.env}.")
-    own = variant(settings, zoo.env.spec.controlled)
-    ready = Course(settings, zoo, tuple(variants or [own]))
+    agents, names = zoo.env.spec.controlled, (settings.method, *settings.beside)
+    own = [variant(settings, agents, name) for name in names]
+    ready = Course(settings, zoo, tuple(variants or own))
     for pool, members in ready.members.items():
         if not len(members):
             raise Mistake(f"The zoo '{settings.zoo}' has no groups for {pool}.")
