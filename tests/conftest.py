@@ -8,7 +8,8 @@ import pytest
 from hypothesis import settings
 
 # Most tests compile for longer than they run: let LLVM not try too hard.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+HASTE = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+os.environ.setdefault("XLA_FLAGS", HASTE)
 
 CACHE = Path(__file__).parent.parent / ".cache" / "xla"
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import jax
 import tyro
@@ -16,15 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 from fastap.commands.doctor import Doctor
-from fastap.commands.edge import ZooName, check_range, prepare, some
+from fastap.commands.edge import Enough, check_range, prepare, some
 from fastap.commands.evaluate import Eval
-from fastap.commands.learnability import learn
+from fastap.commands.reproduce import Reproduce
 from fastap.commands.train import Train
 from fastap.commands.zoo import Zoo
 from fastap.envs import ENVIRONMENTS
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
-from fastap.training.settings import Preset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,81 +121,6 @@ class Bench:
             console.print(table)
 
 
-What = Literal["environments", "learnability", "control", "ratio"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Reproduce:
-    """Make the paper's figures and tables.
-
-    Example: fastap reproduce environments --out figures
-    """
-
-    what: tyro.conf.Positional[What]
-    """The four environments, with a film of each; what decides learning in lbf;
-    QMIX, Fastap and the oracle on a zoo, with and without changes in training; or
-    how many gradient steps so much play deserves."""
-    out: Path = Path("reproduced")
-    """Folder for what is made."""
-    env: tuple[str, ...] = tuple(ENVIRONMENTS)
-    """Which environments."""
-    change: str = "U[5,8]"
-    """When teammates change."""
-    seed: int = 2
-    """Where chance begins."""
-    zoo: ZooName = "lbf-conventions"
-    """For what trains: beside whom."""
-    preset: Preset = "paper"
-    """For what trains: how large."""
-    steps: int | None = None
-    """For what trains: joint steps of each run, if not the preset's."""
-    seeds: int = 3
-    """For what trains: how many of each."""
-    force: bool = False
-    """Overwrite what an earlier run left in the folder."""
-
-    def run(self, console: Console) -> None:
-        """Make what was asked for."""
-        if self.what == "control":
-            from fastap.commands.control import control
-            from fastap.experiments.control import Control
-
-            few = {"episodes": 8} if self.preset == "smoke" else {}
-            how = (self.zoo, self.preset, self.steps, self.seeds)
-            control(self.out, Control(*how, **few), self.force, console)
-            return
-        if self.what == "ratio":
-            from fastap.commands.ratio import ratio
-            from fastap.experiments.ratio import Ratio
-
-            how = (self.zoo, self.preset, self.steps, self.seeds)
-            ratio(self.out, Ratio(*how), self.force, console)
-            return
-        if self.what == "learnability":
-            prepare(self.out, self.force)
-            learn(self.out, console)
-            return
-        self.environments(console)
-
-    def environments(self, console: Console) -> None:
-        """Film an episode of each environment and put them side by side."""
-        from fastap.envs import make
-        from fastap.experiments.environments import example
-        from fastap.report.film import clip, contact_sheet, save_figure, save_film
-
-        change = parse(self.change)
-        check_range("--seed", self.seed, 0, 2**32 - 1)
-        for name in some(self.env):
-            make(name)
-        prepare(self.out, self.force)
-        clips = [clip(*example(name, change, self.seed)) for name in self.env]
-        for film in clips:
-            save_film(film, self.out / f"{film.name}.gif")
-        steps = [len(film) // 3 for film in clips]
-        save_figure(contact_sheet(clips, steps), self.out / "environments.png")
-        console.print(f"Wrote {self.out}/environments.png and a film of each.")
-
-
 Command = Annotated[
     Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
     | Annotated[Train, tyro.conf.subcommand("train")]
@@ -233,6 +157,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(2) from None
     except BrokenPipeError:  # somebody closed the other end, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Enough as enough:
+        print(f"fastap: {enough}")
     except KeyboardInterrupt as stop:
         words = str(stop) or "stopped; every file it has written is whole."
         print(f"fastap: {words}", file=sys.stderr)

@@ -14,6 +14,10 @@ from fastap.envs import ENVIRONMENTS
 from fastap.problem.spec import Mistake
 
 
+class Enough(Exception):
+    """The time that was given is over; what was done is saved."""
+
+
 def check_range(option: str, value: float, low: float, high: float) -> None:
     """Refuse a number outside its bounds, and what is no number."""
     if not low <= value <= high:

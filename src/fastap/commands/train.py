@@ -16,7 +16,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from fastap.commands.edge import ZooName, prepare, progress
+from fastap.commands.edge import Enough, ZooName, prepare, progress
 from fastap.commands.log import open_logs
 from fastap.problem.rollout import Memory
 from fastap.problem.spec import Mistake
@@ -45,6 +45,8 @@ class Train:
     beside: tuple[str, ...] | None = None
     """Configurations of the method, trained in the same program: of fastap its
     ablations, odits, and weights such as fastap:lce=10; of oracle qmix."""
+    start: str | None = None
+    """Begin with the agents of the run in this folder, not with untrained ones."""
     preset: Preset = "paper"
     """smoke: seconds; quick: minutes on 2 cores; paper: the study, on a GPU."""
     zoo: ZooName | None = None
@@ -103,6 +105,8 @@ class Train:
     """full: exact resume; policy: small files."""
     log: tuple[Log, ...] = ()
     """Write the curve to tensorboard or wandb too (pip install 'fastap[log]')."""
+    minutes: float = float("inf")
+    """Stop after so many, save, and say how to go on."""
     resume: bool = False
     """Go on with the run in --out, exactly where it was."""
     force: bool = False
@@ -139,10 +143,11 @@ class Train:
             }
             checkpoint.write_config(self.out, asked, made | facts())
         if state is None:  # new, or stopped before anything was saved
-            state = ready.start()
+            state = checkpoint.read_start(ready)
         else:  # the process may have died between two files
             checkpoint.publish(self.out, ready, state)
-        state = drive(ready, state, Keeper(self.out, full, logs), console)
+        keeper = Keeper(self.out, full, logs, self.minutes)
+        state = drive(ready, state, keeper, console)
         console.print(summary(ready, state.rows))
         console.print(f"Wrote {self.out}.")
 
@@ -194,6 +199,7 @@ class Keeper:
     out: Path
     full: bool
     logs: Any
+    minutes: float = float("inf")  # until it is stopped as by Ctrl-C
 
     def save(self, course: Any, state: Any) -> None:
         """Save."""
@@ -215,7 +221,9 @@ def drive(course: Any, state: Any, keeper: Keeper, console: Console) -> Any:
     total, before = course.steps(course.beats), course.steps(state.beats)
     clock = time.monotonic()
     bar = progress(console, "training", total, "steps", before)
-    with stoppable() as stopped, bar as tell:
+    with stoppable() as asked, bar as tell:
+        late = lambda: time.monotonic() - clock > 60 * keeper.minutes
+        stopped = lambda: asked() or late()
         try:
             for after, notes in course.train(state):
                 point = len(after.rows) > len(state.rows)
@@ -230,8 +238,9 @@ def drive(course: Any, state: Any, keeper: Keeper, console: Console) -> Any:
                     last = state.rows[-len(course.seeds) :]
                     keeper.logs(last, time.monotonic() - clock)
                 if stopped() and state.beats < course.beats:
-                    done = course.steps(state.beats)
-                    raise KeyboardInterrupt(f"stopped at step {done}. {keeper.how()}")
+                    words = f"stopped at step {course.steps(state.beats)}. "
+                    stop = KeyboardInterrupt if asked() else Enough
+                    raise stop(words + keeper.how())
         except Broken as broken:
             raise Mistake(f"{broken} {last_good(keeper, course)}") from None
     return state

@@ -33,41 +33,45 @@ class Played(eqx.Module):
         return np.asarray(self.reward, float).sum(-1).mean(-1)
 
 
-Earn = Callable[[Any, Schedule, Key[Array, " E"]], Played]
+Work = Callable[[Env, Any], AbstractPolicy]  # makes a policy of a model
 
 
 @dataclasses.dataclass(frozen=True)
 class Judge:
-    """Plays agents beside groups of a zoo; compiles once for all cases."""
+    """Plays agents beside groups of a zoo."""
 
     zoo: Zoo
     episodes: int
     memory: Memory = "fresh"
-    work: Callable[[Env, Any], AbstractPolicy] = act_by  # makes a policy of a model
-
-    @functools.cached_property
-    def earn(self) -> Earn:
-        """Let stacked models play some episodes."""
-        env, mates = self.zoo.env, self.zoo.policy
-
-        def one(model, schedule, key):
-            players = Players(self.work(env, model), mates, self.memory)
-            episode = play(env, players, schedule, key)
-            return Played(episode.reward, episode.success)
-
-        def some(models, schedules, keys):
-            """Play a crowd at a time; teammates are the same for all models."""
-            each = jax.vmap(one, in_axes=(0, None, None))
-            teams, crowd = (schedules, keys), min(CROWD, self.episodes)
-            played = jax.lax.map(lambda t: each(models, *t), teams, batch_size=crowd)
-            return jax.tree.map(lambda x: x.swapaxes(0, 1), played)
-
-        return jax.jit(some)
+    work: Work = act_by
 
     def __call__(
         self, models: Any, members: Int[np.ndarray, " k"], change: str
     ) -> Played:
-        """Judge all models on the same episodes beside these groups."""
+        """Judge stacked models on the same episodes beside these groups."""
+        how = (self.work, self.memory, min(CROWD, self.episodes))
         with jax.default_matmul_precision(SURE):
             teams = episodes_of(self.zoo, members, change, self.episodes)
-            return self.earn(models, *teams)
+            return earn(*how, (self.zoo.env, self.zoo.policy), models, teams)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def earn(
+    work: Work,
+    memory: Memory,
+    crowd: int,
+    game: tuple[Env, AbstractPolicy],
+    models: Any,
+    teams: tuple[Schedule, Key[Array, " E"]],
+) -> Played:
+    """Let stacked models play, a crowd at a time; compiled once for all cases."""
+    env, mates = game
+
+    def one(model, schedule, key):
+        players = Players(work(env, model), mates, memory)
+        episode = play(env, players, schedule, key)
+        return Played(episode.reward, episode.success)
+
+    each = jax.vmap(one, in_axes=(0, None, None))  # teammates are the same for all
+    played = jax.lax.map(lambda team: each(models, *team), teams, batch_size=crowd)
+    return jax.tree.map(lambda x: x.swapaxes(0, 1), played)

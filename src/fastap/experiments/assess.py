@@ -16,6 +16,7 @@ from fastap.evaluation.statistics import iqm, summary
 from fastap.methods.model import Model
 from fastap.problem.rollout import Memory
 from fastap.problem.schedule import Never, parse
+from fastap.problem.spec import Env
 from fastap.teammates.scripted import Random
 from fastap.teammates.zoo import Zoo
 from fastap.training.checkpoint import read_agents
@@ -64,8 +65,8 @@ class Case:
     @functools.lru_cache  # noqa: B019
     def floor(self, change: str) -> float:
         """Return what random agents earn beside the same teammates."""
-        nobody = dataclasses.replace(self.judge, work=lambda env, model: Random())
-        return float(nobody(jnp.zeros(1), self.members, change).returns[0])
+        chance = dataclasses.replace(self.judge, work=nobody)
+        return float(chance(jnp.zeros(1), self.members, change).returns[0])
 
     def parts(self) -> dict[str, Int[np.ndarray, " k"]]:
         """Split the groups: of types that were met in training, and of others."""
@@ -119,6 +120,12 @@ def answer(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:
         **cost(case, runs, change),
         **{name: some.returns[runs].tolist() for name, some in halves.items()},
     }
+
+
+def nobody(env: Env, model: Any) -> Random:
+    """Put random agents in the place of a model's."""
+    del env, model
+    return Random()
 
 
 def best(zoo: Zoo, members: Int[np.ndarray, " k"]) -> float | None:

@@ -37,17 +37,24 @@ class Actor(AbstractPolicy):
         self, memory: Mind, glance: Glance, key: PRNGKeyArray
     ) -> tuple[Mind, Int[Array, " P"]]:
         """Value the available actions and take the best, or any."""
+        k_belief, k_explore = jax.random.split(key)
+        memory, _, values = self.look(memory, glance, k_belief)
+        if self.epsilon is None:
+            return memory, best(values, glance.available)
+        return memory, explore(values, glance.available, self.epsilon, k_explore)
+
+    def look(
+        self, memory: Mind, glance: Glance, key: PRNGKeyArray
+    ) -> tuple[Mind, Float[Array, "P D"], Float[Array, "P A"]]:
+        """Look once and remember; say what is believed and what actions are worth."""
         now = (glance.observation, glance.last, glance.group)
         seen = inputs(self.env, self.known, *now)
         each = jax.vmap(lambda net, *x: net(*x))
         doubt, belief = each(self.local, memory[1], seen)
-        k_belief, k_explore = jax.random.split(key)
-        e = belief.mean if self.epsilon is None else belief.sample(k_belief)
+        e = belief.mean if self.epsilon is None else belief.sample(key)
         told = jnp.concatenate([seen, e], axis=1)
         past, values = each(self.agents, memory[0], told)
-        if self.epsilon is None:
-            return (past, doubt), best(values, glance.available)
-        return (past, doubt), explore(values, glance.available, self.epsilon, k_explore)
+        return (past, doubt), e, values
 
 
 def act_by(env: Env, model: Model, epsilon: Float[Array, ""] | None = None) -> Actor:

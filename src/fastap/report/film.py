@@ -112,12 +112,15 @@ def frame(film: Clip, t: int) -> Figure:
     return figure
 
 
-def contact_sheet(films: Sequence[Clip], steps: Sequence[int]) -> Figure:
+def contact_sheet(
+    films: Sequence[Clip], steps: Sequence[int], titles: Sequence[str] = ()
+) -> Figure:
     """Draw one step of several episodes side by side."""
     figure = Figure(figsize=(3.2 * len(films), 3.5), dpi=120, facecolor=PAPER)
+    names = [film.name for film in films]
     for i, (film, t) in enumerate(zip(films, steps, strict=True)):
         axes = figure.add_subplot(1, len(films), i + 1)
-        axes.set_title(film.name, color=INK, fontsize=12, weight="bold")
+        axes.set_title((titles or names)[i], color=INK, fontsize=12, weight="bold")
         group = film.group[min(t, len(film.group) - 1)]
         draw_scene(axes, film.scenes[t], colour_of(group))
     figure.tight_layout()

@@ -49,7 +49,7 @@ def watch(
     The pairs are from the validation pool, which is not clustered itself, and
     both of a pair have the same number of bodies: they differ in their seed alone.
     """
-    count, pool = watching.trajectories, zoo.members("validation")
+    count, pool = watching.trajectories, zoo.members("validation").tolist()
 
     @jax.jit
     def look(group, size, turn):

@@ -11,6 +11,7 @@ import struct
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -144,6 +145,23 @@ def read_agents(folder: Path) -> tuple[Course, Model, int]:
         raise Mistake(f"{path} does not say how long its agents were trained.")
     silent = (Silent(), Sum(), ())  # team belief, mixer and losses are for learning
     return ready, Model(parts["agents"], parts["local"], *silent, parts["known"]), step
+
+
+def read_start(ready: Course) -> State:
+    """Begin a training, with untrained agents or with those of another run."""
+    state, origin = ready.start(), Path(ready.settings.start)
+    if not ready.settings.start:
+        return state
+    before = load(origin, course(read_config(origin)[0]))
+    if before is None:
+        raise Mistake(f"{origin} holds no agents yet to begin with.")
+    model, ours = before.runs.learner.model, state.runs.learner.model
+    sizes = lambda tree: {name: x.shape for name, x in name_all(tree).items()}
+    if sizes(model) != sizes(ours):
+        raise Mistake(f"The agents of {origin} are of another make than these.")
+    places = lambda runs: (runs.learner.model, runs.learner.target)
+    twin = jax.tree.map(jnp.copy, model)  # a buffer is given away only once
+    return State(eqx.tree_at(places, state.runs, (model, twin)), 0, ())
 
 
 def check_zoo(ready: Course, noted: dict[str, Any], folder: Path) -> None:

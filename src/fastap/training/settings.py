@@ -25,6 +25,7 @@ class Settings:
     zoo: str
     method: str
     beside: tuple[str, ...]  # configurations of it, in the same program
+    start: str  # the folder of a run whose agents these begin with, or nothing
     seeds: int  # of each, trained side by side
     first: int  # the first of them
     steps: int  # joint steps of play for each seed
@@ -149,6 +150,7 @@ BOUNDS = {
 REVEAL = {"lbf": 4, "pp": 1, "cn": 1, "10m_vs_14m": 2}  # the paper's L
 COMMON: dict[str, Any] = {
     "beside": (),
+    "start": "",
     "first": 0,
     "train_change": "stationary",
     "share": SHARE,

@@ -243,7 +243,7 @@ class Course:
                 runs.learner.model, self.members[pool], change
             ).returns
             for pool in POOLS
-            for change in CHANGES
+            for change in dict.fromkeys((*CHANGES, self.settings.train_change))
         }
         columns |= {name: values.mean(0) for name, values in notes.items()}
         columns |= jax.tree.map(np.asarray, self.norms(runs, jnp.array(beats)))

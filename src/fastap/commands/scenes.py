@@ -1,0 +1,116 @@
+"""Experiments that look inside: a snapshot, contexts, a transfer, the teammates."""
+
+import numpy as np
+from rich.table import Table
+
+from fastap.commands.clusters import draw_clusters
+from fastap.commands.edge import measured, progress
+from fastap.commands.study import FEW, Row, Study
+
+
+def snapshot(study: Study) -> None:
+    """Draw an episode around the moment when a teammate leaves."""
+    from fastap.experiments.thoughts import Subject, leaving, take
+    from fastap.report.film import clip, contact_sheet
+
+    (folder,) = study.runs("snapshot")["lbf"]
+    seen = Subject(folder, "fastap").watch("held-out", "U[5,8]", FEW[study.preset])
+    episode, when = leaving(seen)
+    film = clip(seen.env, take(seen.episodes, episode), take(seen.worlds, episode))
+    steps = [t for t in range(when - 2, when + 4) if 0 <= t < len(film)]
+    titles = [f"step {t}" + ", a change" * (t == when) for t in steps]
+    study.draw("snapshot", contact_sheet([film] * len(steps), steps, titles))
+
+
+def context(study: Study) -> None:
+    """Draw contexts through one episode, and measure how steady they are."""
+    from fastap.experiments.study import EXPERIMENTS
+    from fastap.experiments.thoughts import LAGS, Subject, longest, widest
+    from fastap.report.figures import context_lines
+
+    count, folders = FEW[study.preset], study.runs("context")["lbf"]
+    subjects = [
+        Subject(folders[method == "liam"], method)
+        for method in EXPERIMENTS["context"].methods
+    ]
+    rows = [subject.facts(count) for subject in subjects]
+    study.keep("context-lbf", rows)
+    late = f"named after {LAGS - 1}"
+    table = Table("method", "variance within segments", "jump at changes", late)
+    for row in rows:
+        words = (f"{row[key]:.2f}" for key in ("within", "jump", late))
+        table.add_row(row["method"], *words)
+    study.console.print(table)
+    films = [subject.watch("held-out", "U[5,8]", count) for subject in subjects]
+    shown = longest(films[0])
+    lines = {
+        subject.method: widest(film.context)[shown]
+        for subject, film in zip(subjects, films, strict=True)
+    }
+    team = films[0].group[shown], films[0].swap[shown]
+    study.draw("context", context_lines(lines, *team))
+
+
+def transfer(study: Study) -> None:
+    """Draw learning on new changes: after other changes, and from scratch."""
+    from fastap.experiments.measure import curves
+    from fastap.experiments.study import TARGET
+    from fastap.report.figures import learning_curves
+
+    rows: list[Row] = []
+    for env, folders in study.runs("transfer").items():
+        mine: list[Row] = []
+        for name, folder in zip(("transferred", "scratch"), folders[1:], strict=True):
+            mine += [row | {"method": name} for row in curves(folder, env)]
+        study.keep(f"transfer-{env}", mine)
+        here = [r for r in mine if r["change"] == TARGET and r["pool"] == "validation"]
+        mean = lambda name, step, here=here: np.mean(
+            [r["return"] for r in here if r["method"] == name and r["step"] == step]
+        )
+        steps = sorted({row["step"] for row in here})
+        gap = [mean("transferred", step) - mean("scratch", step) for step in steps]
+        study.console.print(
+            f"{env}: jumpstart {gap[0]:+.3f} (at the first point), {np.mean(gap):+.3f} "
+            f"on average, judged under {TARGET}."
+        )
+        rows += mine
+    envs = list(dict.fromkeys(row["env"] for row in rows))
+    changes = ("stationary", TARGET)
+    names = ("transferred", "scratch")
+    study.draw("transfer", learning_curves(rows, names, envs, "validation", changes))
+
+
+def crossplay(study: Study) -> None:
+    """Draw what groups earn with one another, before and after clustering."""
+    from fastap.report.plots import heat_maps
+    from fastap.teammates import zoo as store
+    from fastap.teammates.crossplay import by_label
+
+    zoo = store.load(study.zoo or "lbf")
+    pool = zoo.members("train")
+    label = np.array([zoo.groups[k].get("cluster") or 0 for k in pool])
+    names = [zoo.groups[k]["name"] for k in pool]
+    matrix = np.array(measured(zoo.manifest, "matrix"))[np.ix_(pool, pool)]
+    clusters = [f"cluster {m}" for m in np.unique(label)]
+    parts = [matrix[:8, :8], by_label(matrix, label)]
+    titles = ["8 groups, before", "clusters, after"]
+    study.draw("crossplay", heat_maps(parts, titles, [names[:8], clusters]))
+
+
+def embeddings(study: Study) -> None:
+    """Run Algorithm 1 over the training pool and draw the plane of its codes."""
+    from fastap.teammates import labels
+    from fastap.teammates import zoo as store
+    from fastap.teammates.clustering import Settings
+
+    zoo = store.load(study.zoo or "lbf")
+    small = study.preset == "smoke"
+    watching = labels.Watching(4 if small else 64, "own")
+    steps = Settings(first=4, later=2, piece=2) if small else Settings()
+    total = len(zoo.members("train"))
+    with progress(study.console, "clustering", total, "groups") as advance:
+        tell = lambda count: advance(count, "")
+        watched = labels.watch(zoo, watching)
+        results = labels.label(zoo, watched, steps, 1, tell)
+    draw_clusters(zoo, results[0], study.out)
+    study.console.print(f"Wrote {study.out}/embeddings.png.")

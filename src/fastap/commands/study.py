@@ -1,0 +1,206 @@
+"""The paper's experiments, run: what is missing is trained, what is there is read."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fastap.commands.edge import Enough
+from fastap.commands.train import Train, facts
+from fastap.problem.spec import Mistake
+from fastap.teammates.zoo import replace
+from fastap.training.settings import Preset, settings
+
+Row = dict[str, Any]
+FEW: dict[Preset, int] = {"smoke": 8, "quick": 200, "paper": 1000}  # episodes
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """Where the runs of a study are, and how large they are."""
+
+    out: Path
+    preset: Preset
+    console: Console
+    envs: tuple[str, ...]
+    zoo: str | None = None
+    steps: int | None = None
+    seeds: int | None = None
+    minutes: float = float("inf")
+    clock: float = dataclasses.field(default_factory=time.monotonic)
+
+    def folder(self, env: str, cohort: Any) -> Path:
+        """Say where a cohort's runs are."""
+        return self.out / "runs" / f"{env}-{cohort.name}"
+
+    def settings(self, env: str, cohort: Any) -> dict[str, Any]:
+        """List what a cohort's runs are asked for, beside the preset's own."""
+        own = {"zoo": self.zoo, "steps": self.steps, "seeds": self.seeds}
+        start = None
+        if cohort.start:
+            start = str(self.out / "runs" / f"{env}-{cohort.start}")
+        asked = own | {"start": start} | cohort.asked(self.preset)
+        return {name: value for name, value in asked.items() if value is not None}
+
+    def left(self) -> float:
+        """Return the minutes that are left."""
+        return self.minutes - (time.monotonic() - self.clock) / 60
+
+    def train(self, env: str, cohort: Any) -> Path:
+        """Train a cohort, go on with it, or find that it is done."""
+        from fastap.experiments.measure import status
+        from fastap.training.checkpoint import read_config
+
+        folder, asked = self.folder(env, cohort), self.settings(env, cohort)
+        now = status(folder)
+        if now.total:
+            want = settings(env, cohort.method, self.preset, **asked)
+            if read_config(folder)[0] != want:
+                raise Mistake(
+                    f"{folder} was made with other settings than are asked for now; "
+                    "name another --out."
+                )
+        if now.done:
+            return folder
+        if self.left() <= 0:
+            raise Enough(f"the time is over; {folder} is {now}. Say it again to go on.")
+        self.console.print(f"{folder.name}: {now}")
+        new = asked | {"preset": self.preset}
+        more: dict[str, Any] = {"resume": True} if now.total else new
+        who: dict[str, Any] = {"out": folder, "env": env, "method": cohort.method}
+        Train(**who, minutes=self.left(), **more).run(self.console)
+        return folder
+
+    def runs(self, name: str) -> dict[str, list[Path]]:
+        """Train all that an experiment needs; say which environments have no zoo."""
+        from fastap.experiments.study import EXPERIMENTS
+        from fastap.teammates import zoo as store
+
+        experiment, found = EXPERIMENTS[name], {}
+        for env in (env for env in experiment.envs if env in self.envs):
+            try:
+                store.find(self.zoo or env)
+            except Mistake:
+                self.console.print(f"{name}: {env} has no zoo yet; it is left out.")
+                continue
+            found[env] = [self.train(env, cohort) for cohort in experiment.cohorts(env)]
+        if not found:
+            raise Mistake(f"{name} is about {', '.join(experiment.envs)}.")
+        return found
+
+    def judged(self, name: str) -> tuple[list[Row], dict[str, list[Row]]]:
+        """Judge the runs of an experiment; return scores by seed, and all answers."""
+        from fastap.experiments.assess import Question
+        from fastap.experiments.measure import answers, scores
+        from fastap.experiments.study import EXPERIMENTS
+
+        experiment, rows, found = EXPERIMENTS[name], [], {}
+        asked = Question(experiment.changes, "held-out", FEW[self.preset])
+        for env, folders in self.runs(name).items():
+            answered = [one for folder in folders for one in answers(folder, asked)]
+            found[env] = [
+                one for one in answered if one["method"] in experiment.methods
+            ]
+            mine = list(scores(found[env]))
+            self.keep(f"{name}-{env}", mine)
+            rows += mine
+        return rows, found
+
+    def keep(self, name: str, rows: Sequence[Row]) -> None:
+        """Write rows as CSV, and how they were made beside it."""
+        from fastap.training.checkpoint import table
+
+        replace(self.out / f"{name}.csv", table(tuple(rows)).encode())
+        text = json.dumps(facts() | {"preset": self.preset}, indent=1) + "\n"
+        replace(self.out / f"{name}.json", text.encode())
+
+    def draw(self, name: str, figure: Any) -> None:
+        """Write a figure."""
+        from fastap.report.film import save_figure
+
+        save_figure(figure, self.out / f"{name}.png")
+        self.console.print(f"Wrote {self.out / name}.png.")
+
+
+def main_figure(study: Study) -> None:
+    """Draw the learning curves of all methods."""
+    from fastap.experiments.measure import curves
+    from fastap.experiments.study import EXPERIMENTS
+    from fastap.report.figures import learning_curves
+
+    experiment, rows = EXPERIMENTS["main"], []
+    for env, folders in study.runs("main").items():
+        mine = [row for folder in folders for row in curves(folder, env)]
+        study.keep(f"main-{env}", mine)
+        rows += mine
+    shown = [env for env in experiment.envs if env in study.envs]
+    study.draw("main", learning_curves(rows, experiment.methods, shown, "validation"))
+
+
+def difference(study: Study) -> None:
+    """Draw what change costs: the paper's measure, and that of policies alone."""
+    from fastap.report.figures import bars
+
+    _, found = study.judged("difference")
+    panels: dict[str, dict[str, np.ndarray]] = {}
+    for env, answers in found.items():
+        score = {(one["method"], one["change"]): one for one in answers}
+        methods = dict.fromkeys(one["method"] for one in answers)
+        returns = lambda method, change, score=score: np.array(
+            score[method, change]["returns"]
+        )
+        best = max(abs(returns(m, "stationary").mean()) for m in methods) or 1.0
+        lost = lambda a, b, methods=methods, returns=returns, best=best: {
+            m: (returns(m, a) - returns(m, b)) / best for m in methods
+        }
+        panels[f"{env}: change - no change"] = lost("U[5,8]", "stationary")
+        panels[f"{env}: change - same group"] = lost("U[5,8]", "U[5,8]-same")
+    study.draw("difference", bars(panels, "share of the best return"))
+
+
+def table_one(study: Study) -> None:
+    """Print table 1, the paper's numbers beside ours."""
+    from fastap.experiments.study import EXPERIMENTS, printed
+
+    experiment = EXPERIMENTS["table1"]
+    _, found = study.judged("table1")
+    for env, answers in found.items():
+        table = Table(
+            "change", "", *experiment.methods, title=f"{env}, held-out groups"
+        )
+        for change in experiment.changes:
+            here = {one["method"]: one for one in answers if one["change"] == change}
+            cell = lambda m, here=here: (
+                f"{here[m]['mean']:.3f}±{here[m]['std']:.3f}" if m in here else "no run"
+            )
+            table.add_row(change, "ours", *map(cell, experiment.methods))
+            theirs = (printed(change, method) for method in experiment.methods)
+            table.add_row("", "paper", *theirs)
+        study.console.print(table)
+
+
+def by_method(name: str) -> Callable[[Study], None]:
+    """Draw the scores of an experiment's methods as bars."""
+
+    def draw(study: Study) -> None:
+        from fastap.experiments.study import EXPERIMENTS
+        from fastap.report.figures import bars
+
+        _, found = study.judged(name)
+        panels = {}
+        for env, answers in found.items():
+            for change in EXPERIMENTS[name].changes:
+                panels[f"{env}, {change}"] = {
+                    one["method"]: np.array(one["returns"])
+                    for one in answers
+                    if one["change"] == change
+                }
+        study.draw(name, bars(panels, "return, held-out groups"))
+
+    return draw

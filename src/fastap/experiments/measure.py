@@ -1,0 +1,101 @@
+"""What an experiment reads off its runs: how far they are, curves, scores."""
+
+import csv
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastap.experiments.assess import Answer, Question, assess
+from fastap.problem.schedule import parse
+from fastap.problem.spec import Mistake
+from fastap.teammates.zoo import replace
+from fastap.training import checkpoint
+from fastap.training.train import POOLS, course
+
+Rows = list[dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """How far a run is."""
+
+    steps: int
+    total: int  # 0: it has not begun
+
+    @property
+    def done(self) -> bool:
+        """Whether it was trained to its end."""
+        return 0 < self.total <= self.steps
+
+    def __str__(self) -> str:
+        if not self.total:
+            return "not begun"
+        return "done" if self.done else f"at step {self.steps:,} of {self.total:,}"
+
+
+def status(folder: Path) -> Status:
+    """Say how far a run is; a damaged one is refused."""
+    if not (folder / checkpoint.CONFIG).is_file():
+        return Status(0, 0)
+    ready = course(checkpoint.read_config(folder)[0])
+    total = ready.steps(ready.beats)
+    if not (folder / checkpoint.POLICY).is_file():
+        return Status(0, total)
+    step = checkpoint.read(folder / checkpoint.POLICY)[1].get("step", 0)
+    return Status(int(step), total)
+
+
+def curves(folder: Path, env: str) -> Rows:
+    """Read the learning curves of all runs in a folder, in long form."""
+    path, rows = folder / checkpoint.METRICS, Rows()
+    try:
+        lines = list(csv.DictReader(path.read_text().splitlines()))
+        for line in lines:
+            who = {"env": env, "method": line["variant"], "seed": int(line["seed"])}
+            for column, score in line.items():
+                change, _, pool = column.rpartition(" ")
+                if pool in POOLS and is_change(change):
+                    when = {"change": change, "pool": pool, "step": int(line["step"])}
+                    rows.append(who | when | {"return": float(score)})
+    except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
+        raise Mistake(f"{path} is damaged or missing; train that run anew.") from error
+    return rows
+
+
+def is_change(text: str) -> bool:
+    """Say whether this is how a change is written."""
+    try:
+        parse(text)
+    except Mistake:
+        return False
+    return True
+
+
+def answers(folder: Path, question: Question) -> list[Answer]:
+    """Judge a run, unless its agents were asked the same before."""
+    policy = (folder / checkpoint.POLICY).read_bytes()
+    asked = json.dumps(dataclasses.asdict(question), sort_keys=True)
+    digest = hashlib.sha256(policy + asked.encode()).hexdigest()[:16]
+    path = folder / "answers" / f"{digest}.json"
+    if path.is_file():
+        try:
+            return json.loads(path.read_text())
+        except ValueError:
+            pass  # judged again, and written anew
+    found = list(assess(folder, question))
+    replace(path, (json.dumps(found) + "\n").encode())
+    return found
+
+
+def scores(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
+    """Write answers in long form: one row for each seed."""
+    for one in found:
+        names = ("env", "method", "change", "pool")
+        who = {name: one[name] for name in names}
+        pairs = zip(one["returns"], one["win_rate"], strict=True)
+        for seed, (score, won) in enumerate(pairs):
+            size = {"seed": seed, "episodes": one["episodes"]}
+            yield who | size | {"return": score, "win_rate": won}

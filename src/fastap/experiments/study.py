@@ -1,0 +1,152 @@
+"""The paper's experiments as data: which runs each needs, and what is asked of them.
+
+Runs are named by what they are, so that experiments share them: the Fastap of the
+main figure is that of table 1, of the ablations and of every snapshot.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from fastap.methods.table import FASTAP
+from fastap.training.settings import Preset
+
+BASELINES = ("qmix", "pearl", "escp", "liam", "odits")
+ABLATIONS = ("fastap-wo-crp", *(f"fastap-wo-{term.name}" for term in FASTAP.losses))
+ROWS = ("stationary", "U[5,8]", "U[6,7]", "U[2,9]", "U[3,6]", "U[3,3]")  # of table 1
+GRID = {
+    "gce": (0.1, 0.4, 10.0),
+    "lce": (0.1, 0.4, 10.0),
+    "mi": (1e-4, 1e-2, 1e-1),
+    "rec": (0.01, 1.0),
+}
+NEIGHBOURS = tuple(f"fastap:{k}={v:g}" for k, vs in GRID.items() for v in vs)
+SOURCE, TARGET = "U[5,8]", "U[3,6]"  # of the transfer
+
+
+@dataclasses.dataclass(frozen=True)
+class Cohort:
+    """Runs that are trained together: a method, and configurations of it."""
+
+    name: str
+    method: str
+    beside: tuple[str, ...] = ()
+    more: tuple[tuple[str, Any], ...] = ()  # other settings of theirs
+    start: str | None = None  # the cohort whose agents they begin with
+
+    def asked(self, preset: Preset) -> dict[str, Any]:
+        """Return the settings that are not the preset's own."""
+        beside = self.beside[: len(ABLATIONS) + 1] if preset == "smoke" else self.beside
+        return {"beside": beside, **dict(self.more)}
+
+
+def fastap(env: str) -> Cohort:
+    """Take Fastap and what is compiled with it: ODITS and, where shown, ablations."""
+    shown = ABLATIONS if env in ("lbf", "pp") else ()
+    return Cohort("fastap", "fastap", ("odits", *shown))
+
+
+def everybody(env: str) -> tuple[Cohort, ...]:
+    """List the six methods of the main figure, and the oracle."""
+    alone = tuple(Cohort(name, name) for name in ("pearl", "escp", "liam"))
+    return (fastap(env), Cohort("oracle", "oracle", ("qmix",)), *alone)
+
+
+def contexts(env: str) -> tuple[Cohort, ...]:
+    """List the methods whose contexts are drawn."""
+    return (fastap(env), Cohort("liam", "liam"))
+
+
+def transfer(env: str) -> tuple[Cohort, ...]:
+    """Train on one change after another, and on the second from scratch."""
+    del env
+    changes = lambda change: (("train_change", change),)
+    return (
+        Cohort("source", "fastap", more=changes(SOURCE)),
+        Cohort("transferred", "fastap", more=changes(TARGET), start="source"),
+        Cohort("scratch", "fastap", more=changes(TARGET)),
+    )
+
+
+def sensitivity(env: str) -> tuple[Cohort, ...]:
+    """Take the weights of the paper's table, and their neighbours one at a time."""
+    del env
+    return (Cohort("weights", "fastap", NEIGHBOURS),)
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """One table or figure of the paper."""
+
+    title: str
+    envs: tuple[str, ...]
+    cohorts: Callable[[str], tuple[Cohort, ...]]
+    methods: tuple[str, ...]  # that are shown, in order
+    changes: tuple[str, ...] = ()  # to be judged under, on held-out groups
+
+
+ALL = ("lbf", "pp", "cn", "10m_vs_14m")
+EXPERIMENTS = {
+    "main": Experiment(
+        "Learning curves of all methods", ALL, everybody, ("fastap", *BASELINES)
+    ),
+    "difference": Experiment(
+        "What change costs",
+        ALL,
+        everybody,
+        ("fastap", *BASELINES),
+        ("stationary", "U[5,8]", "U[5,8]-same"),
+    ),
+    "table1": Experiment(
+        "Other distributions of change",
+        ("lbf",),
+        everybody,
+        ("fastap", "fastap-wo-crp", "odits", "liam", "qmix", "pearl", "escp"),
+        ROWS,
+    ),
+    "ablations": Experiment(
+        "Fastap without one of its parts",
+        ("lbf", "pp"),
+        lambda env: (fastap(env),),
+        ("fastap", *ABLATIONS),
+        ("stationary", "U[5,8]"),
+    ),
+    "context": Experiment(
+        "Contexts through a change",
+        ("lbf",),
+        contexts,
+        ("fastap", "liam", "fastap-wo-crp"),
+    ),
+    "snapshot": Experiment(
+        "A teammate leaves", ("lbf",), lambda env: (fastap(env),), ("fastap",)
+    ),
+    "transfer": Experiment(
+        "From one distribution of change to another", ("lbf", "pp"), transfer, ()
+    ),
+    "sensitivity": Experiment(
+        "The weights of the losses",
+        ("lbf",),
+        sensitivity,
+        ("fastap", *NEIGHBOURS),
+        ("U[5,8]",),
+    ),
+}
+
+PAPER = {  # table 1: mean and deviation, methods as above
+    "stationary": (
+        ".642±.008 .594±.015 .637±.008 .597±.029 .569±.033 .507±.021 .618±.040"
+    ),
+    "U[5,8]": (".562±.012 .400±.020 .352±.002 .415±.026 .306±.038 .288±.019 .404±.026"),
+    "U[6,7]": (".567±.001 .444±.314 .487±.022 .454±.157 .444±.221 .333±.000 .556±.125"),
+    "U[2,9]": (".484±.285 .222±.133 .416±.182 .401±.078 .443±.205 .205±.114 .514±.314"),
+    "U[3,6]": (".518±.136 .366±.217 .444±.314 .388±.283 .353±.272 .264±.066 .502±.120"),
+    "U[3,3]": (".384±.272 .246±.141 .342±.118 .362±.208 .222±.314 .243±.172 .271±.157"),
+}
+
+
+def printed(change: str, method: str) -> str:
+    """Return what the paper's table 1 says, or nothing."""
+    methods = EXPERIMENTS["table1"].methods
+    if change not in PAPER or method not in methods:
+        return ""
+    return PAPER[change].split()[methods.index(method)]

@@ -1,0 +1,161 @@
+"""The figures of the study: curves, costs, contexts; seeds are the unit in all."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fastap.evaluation.statistics import interval
+from fastap.report.film import GROUPS, INK
+
+Rows = Sequence[Mapping[str, Any]]
+COLOURS = {
+    "fastap": "#d1495b",
+    "qmix": "#66717e",
+    "pearl": "#edae49",
+    "escp": "#00798c",
+    "liam": "#3066be",
+    "odits": "#8f5db7",
+    "oracle": "#111111",
+}
+NAMES = {"fastap": "Fastap", "odits": "ODITS"}
+
+
+def name_of(method: str) -> str:
+    """Write a method's name as papers do."""
+    if method.startswith("fastap-wo-"):
+        return f"w/o {method.removeprefix('fastap-wo-').upper()}"
+    short = method.removeprefix("fastap:")
+    return NAMES.get(method, short.upper() if short == method else short)
+
+
+def colour_of(method: str, place: int) -> str:
+    """Give a method its colour in every figure."""
+    return COLOURS.get(method, GROUPS[place % len(GROUPS)])
+
+
+def only(rows: Rows, **want: Any) -> list[Mapping[str, Any]]:
+    """Take the rows that say so."""
+    return [row for row in rows if want.items() <= row.items()]
+
+
+def band(scores: np.ndarray) -> tuple[float, float, float]:
+    """Return the mean over seeds and its interval."""
+    mean = lambda tasks: tasks[0].mean(-1)
+    low, high = interval([scores], mean, reps=1000)
+    return float(scores.mean()), float(low), float(high)
+
+
+def learning_curves(
+    rows: Rows,
+    methods: Sequence[str],
+    envs: Sequence[str],
+    pool: str,
+    changes: Sequence[str] = ("stationary", "U[5,8]"),
+) -> Figure:
+    """Draw return over steps: a row for each change, a column for each environment."""
+    figure = Figure(figsize=(3.3 * len(envs) + 1.6, 5.2), layout="constrained")
+    grid = figure.subplots(len(changes), len(envs), squeeze=False)
+    for i, change in enumerate(changes):
+        for j, env in enumerate(envs):
+            ax, here = grid[i, j], only(rows, env=env, change=change, pool=pool)
+            dress(ax, f"{env}, {change}")
+            if not here:
+                empty(ax)
+            for k, method in enumerate(methods):
+                draw_curve(ax, only(here, method=method), method, k)
+        grid[i, 0].set_ylabel("return", color=INK, fontsize=8)
+    for ax in grid[-1]:
+        ax.set_xlabel("steps", color=INK, fontsize=8)
+    labelled(figure, grid)
+    return figure
+
+
+def draw_curve(ax: Axes, rows: Rows, method: str, place: int) -> None:
+    """Draw one method's mean over seeds, with its interval."""
+    steps = sorted({row["step"] for row in rows})
+    if not steps:
+        return
+    bands = [band(np.array([r["return"] for r in only(rows, step=s)])) for s in steps]
+    mean, low, high = np.array(bands).T
+    colour = colour_of(method, place)
+    ax.plot(steps, mean, color=colour, lw=1.6, label=name_of(method))
+    ax.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
+
+
+def bars(
+    panels: Mapping[str, Mapping[str, np.ndarray]], title: str, zero: bool = True
+) -> Figure:
+    """Draw one bar for each method in each panel, every seed as a dot."""
+    figure = Figure(figsize=(3.4 * len(panels) + 1.2, 3.4), layout="constrained")
+    grid = figure.subplots(1, len(panels), squeeze=False)
+    for ax, (panel, scores) in zip(grid[0], panels.items(), strict=True):
+        dress(ax, panel)
+        if not scores:
+            empty(ax)
+            continue
+        for k, (method, values) in enumerate(scores.items()):
+            mean, low, high = band(values)
+            colour = colour_of(method, k)
+            ax.bar(k, mean, color=colour, alpha=0.75, width=0.7)
+            ax.plot([k, k], [low, high], color=INK, lw=1.2)
+            ax.scatter(np.full(len(values), k), values, s=8, color=INK, zorder=3)
+        names = [name_of(method) for method in scores]
+        ax.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
+        if zero:
+            ax.axhline(0, color=INK, lw=0.6)
+    grid[0, 0].set_ylabel(title, color=INK, fontsize=8)
+    return figure
+
+
+def context_lines(
+    lines: Mapping[str, np.ndarray], groups: np.ndarray, swap: np.ndarray
+) -> Figure:
+    """Draw the widest direction of each method's context through one episode.
+
+    The ground is coloured by the group that is there; lines mark changes.
+    """
+    figure = Figure(figsize=(7.4, 1.5 * len(lines) + 0.8), layout="constrained")
+    grid = figure.subplots(len(lines), 1, squeeze=False, sharex=True)[:, 0]
+    kinds = {group: k for k, group in enumerate(dict.fromkeys(groups.tolist()))}
+    for k, (ax, (method, line)) in enumerate(zip(grid, lines.items(), strict=True)):
+        dress(ax, name_of(method))
+        for t, group in enumerate(groups.tolist()):
+            shade = GROUPS[kinds[group] % len(GROUPS)]
+            ax.axvspan(t - 0.5, t + 0.5, color=shade, alpha=0.12, lw=0)
+        for t in np.flatnonzero(swap):
+            ax.axvline(t - 0.5, color=INK, lw=0.8, ls="--")
+        for agent, style in zip(line.T, ("-", "--", ":", "-.") * 4, strict=False):
+            ax.plot(agent, color=colour_of(method, k), lw=1.4, ls=style)
+    grid[-1].set_xlabel("step", color=INK, fontsize=8)
+    return figure
+
+
+def dress(ax: Axes, title: str) -> None:
+    """Give a panel its title and small print."""
+    ax.set_title(title, color=INK, fontsize=9, loc="left")
+    ax.tick_params(labelsize=7)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def empty(ax: Axes) -> None:
+    """Say in a panel that nothing is known."""
+    place = {"transform": ax.transAxes, "ha": "center", "va": "center"}
+    ax.text(0.5, 0.5, "no runs yet", color=INK, fontsize=8, **place)
+    ax.set_xticks([])
+    ax.set_yticks([])
+
+
+def labelled(figure: Figure, grid: np.ndarray) -> None:
+    """Name every line once."""
+    found = [ax.get_legend_handles_labels() for ax in grid.flat]
+    names = {
+        name: line
+        for lines, words in found
+        for line, name in zip(lines, words, strict=True)
+    }
+    if names:
+        where = {"loc": "outside right center", "fontsize": 8, "frameon": False}
+        figure.legend(list(names.values()), list(names), **where)

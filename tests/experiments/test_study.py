@@ -1,0 +1,180 @@
+"""Every experiment of the paper, end to end, as small as it gets."""
+
+import csv
+import io
+import json
+import shutil
+import tarfile
+
+import pytest
+
+from fastap.cli import main
+from fastap.commands import study
+from fastap.experiments.assess import Question
+from fastap.experiments.measure import answers, curves, status
+from fastap.experiments.study import EXPERIMENTS, NEIGHBOURS, PAPER, printed
+from fastap.problem.spec import Mistake
+
+SMOKE = ("--preset", "smoke", "--env", "lbf")
+FIGURES = {
+    *("main", "difference", "ablations", "crossplay", "embeddings"),
+    *("snapshot", "context", "transfer", "sensitivity"),
+}
+TABLES = {
+    *("main", "difference", "table1", "ablations"),
+    *("context", "transfer", "sensitivity"),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """What `fastap reproduce all` makes."""
+    out = tmp_path_factory.mktemp("study") / "all"
+    main(["reproduce", "all", *SMOKE, "--out", str(out)])
+    return out
+
+
+def rows_of(path):
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def test_every_figure_and_table_is_there(made):
+    assert {path.stem for path in made.glob("*.png")} == FIGURES
+    assert {path.stem for path in made.glob("*.csv")} == {f"{n}-lbf" for n in TABLES}
+    assert (made / "environments" / "environments.png").is_file()
+    for path in made.glob("*.csv"):
+        facts = json.loads(path.with_suffix(".json").read_text())
+        assert facts["preset"] == "smoke" and facts["versions"]["jax"]
+
+
+def test_tables_have_a_row_for_each_cell_and_seed(made):
+    rows = rows_of(made / "table1-lbf.csv")
+    cells = {(row["method"], row["change"], row["seed"]) for row in rows}
+    experiment = EXPERIMENTS["table1"]
+    assert len(rows) == len(cells) == 7 * 6 * 2
+    assert {row["method"] for row in rows} == set(experiment.methods)
+    assert {row["pool"] for row in rows} == {"held-out"}
+    columns = ["env", "method", "change", "pool", "seed", "episodes", "return"]
+    assert list(rows[0])[:7] == columns
+
+
+def test_curves_are_those_of_the_runs(made):
+    rows = rows_of(made / "main-lbf.csv")
+    assert {row["method"] for row in rows} >= set(EXPERIMENTS["main"].methods)
+    own = curves(made / "runs" / "lbf-liam", "lbf")
+    theirs = [row for row in rows if row["method"] == "liam"]
+    assert [float(row["return"]) for row in theirs] == [row["return"] for row in own]
+
+
+def test_a_transfer_is_judged_under_its_target(made):
+    rows = rows_of(made / "transfer-lbf.csv")
+    assert {row["change"] for row in rows} == {"stationary", "U[5,8]", "U[3,6]"}
+    assert {row["method"] for row in rows} == {"transferred", "scratch"}
+    config = json.loads((made / "runs/lbf-transferred/config.json").read_text())
+    assert config["settings"]["start"].endswith("lbf-source")
+
+
+def test_what_is_done_is_not_done_again(made, monkeypatch, capsys):
+    monkeypatch.setattr(study, "Train", None)
+    monkeypatch.setattr("fastap.experiments.measure.assess", None)
+    main(["reproduce", "table1", *SMOKE, "--out", str(made)])
+    text = capsys.readouterr().out
+    assert "ours" in text and ".642" in text  # the paper's number beside ours
+
+
+def test_other_settings_are_refused(made, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", "main", *SMOKE, "--steps", "3200", "--out", str(made)])
+    assert stop.value.code == 2 and "other settings" in capsys.readouterr().err
+
+
+def test_time_that_is_over_is_said_and_nothing_is_lost(made, tmp_path, capsys):
+    out = tmp_path / "late"
+    main(["reproduce", "ablations", *SMOKE, "--minutes", "0", "--out", str(out)])
+    assert "time is over" in capsys.readouterr().out
+    assert not out.exists()
+    runs = out / "runs" / "lbf-fastap"
+    shutil.copytree(made / "runs" / "lbf-fastap", runs)
+    main(["reproduce", "ablations", *SMOKE, "--minutes", "0", "--out", str(out)])
+    assert (out / "ablations.png").is_file()
+
+
+def test_an_answer_that_is_damaged_is_asked_again(made, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(made / "runs" / "lbf-oracle", copy)
+    asked = Question(("stationary",), "validation", 8)
+    first = answers(copy, asked)
+    path = max((copy / "answers").iterdir(), key=lambda p: p.stat().st_mtime)
+    path.write_text("{")
+    assert answers(copy, asked) == first == json.loads(path.read_text())
+
+
+def test_a_run_says_how_far_it_is(made, tmp_path):
+    assert str(status(tmp_path)) == "not begun"
+    assert str(status(made / "runs" / "lbf-liam")) == "done"
+    copy = tmp_path / "copy"
+    shutil.copytree(made / "runs" / "lbf-liam", copy)
+    (copy / "policy.safetensors").unlink()
+    assert str(status(copy)) == "at step 0 of 1,600"
+    (copy / "metrics.csv").write_text("step,seed\n1,x\n")
+    with pytest.raises(Mistake, match="damaged"):
+        curves(copy, "lbf")
+
+
+def test_environments_without_a_zoo_are_named(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        asked = ["reproduce", "main", "--preset", "smoke", "--env", "cn"]
+        main([*asked, "--out", str(tmp_path / "x")])
+    said = capsys.readouterr()
+    assert stop.value.code == 2 and "cn has no zoo yet" in said.out
+
+
+def test_the_papers_table_is_written_down():
+    assert printed("U[5,8]", "liam") == ".415±.026"
+    assert printed("stationary", "escp") == ".618±.040"
+    assert all(len(row.split()) == 7 for row in PAPER.values())
+    assert printed("U[1,1]", "liam") == printed("U[5,8]", "oracle") == ""
+    assert len(NEIGHBOURS) == 11
+
+
+def test_a_study_travels_in_one_small_file(made, tmp_path, monkeypatch):
+    archive, there = tmp_path / "study.tar.gz", tmp_path / "there"
+    asked = ["reproduce", "ablations", *SMOKE]
+    main([*asked, "--out", str(made), "--pack", str(archive)])
+    whole = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
+    assert archive.stat().st_size < whole / 2
+    monkeypatch.setattr(study, "Train", None)
+    main([*asked, "--out", str(there), "--unpack", str(archive)])
+    for path in made.rglob("*.csv"):
+        assert (there / path.relative_to(made)).read_bytes() == path.read_bytes()
+    kept = {path.parent.parent.name for path in there.rglob("state.safetensors")}
+    assert kept == {"lbf-source"}  # which others begin with
+
+
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "runs/../../x"])
+def test_an_archive_writes_nowhere_else(tmp_path, capsys, name):
+    archive = tmp_path / "bad.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo(name), io.BytesIO(b""))
+    with pytest.raises(SystemExit) as stop:
+        asked = ["reproduce", "crossplay", "--out", str(tmp_path / "out")]
+        main([*asked, "--unpack", str(archive)])
+    assert stop.value.code == 2 and "no place" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists() and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08cut"])
+def test_what_is_no_archive_gets_one_sentence(tmp_path, capsys, content):
+    archive = tmp_path / "bad.tar.gz"
+    archive.write_bytes(content)
+    with pytest.raises(SystemExit) as stop:
+        asked = ["reproduce", "crossplay", "--out", str(tmp_path / "out")]
+        main([*asked, "--unpack", str(archive)])
+    assert stop.value.code == 2 and capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_full_folder_is_not_overwritten(made, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        asked = ["reproduce", "crossplay", "--out", str(made)]
+        main([*asked, "--unpack", str(tmp_path / "any.tar.gz")])
+    assert stop.value.code == 2 and "not empty" in capsys.readouterr().err
