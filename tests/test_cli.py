@@ -124,6 +124,13 @@ def test_bench_times_the_loop_and_its_parts(monkeypatch):
     assert [row.unit for row in rows] == units
 
 
+def test_bench_times_how_a_run_is_judged(monkeypatch):
+    monkeypatch.setattr(learning, "EPISODES", 4)
+    row = learning.time_evaluation("lbf", "qmix", 2, 0.01)
+    assert (row.kind, row.unit, row.parallel) == ("eval", "joint steps/s", 2)
+    assert row.rate > 0 and row.method == "qmix, U[5,8]"
+
+
 def test_bench_prints_a_table(capsys):
     main(["bench", "--env", "cn", "--parallel", "2", "--seconds", ".05"])
     assert "joint steps/s" in capsys.readouterr().out

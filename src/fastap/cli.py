@@ -18,6 +18,7 @@ from rich.table import Table
 from fastap.commands.doctor import Doctor
 from fastap.commands.edge import Enough, check_range, prepare, some
 from fastap.commands.evaluate import Eval
+from fastap.commands.report import Report
 from fastap.commands.reproduce import Reproduce
 from fastap.commands.train import Train
 from fastap.commands.zoo import Zoo
@@ -125,6 +126,7 @@ Command = Annotated[
     Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Zoo, tyro.conf.subcommand("zoo")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]

@@ -73,6 +73,17 @@ def test_a_planted_lag_is_found(lag):
     assert found.regret.tolist() == [0.5] * lag + [0.0] * (HORIZON - WHEN - lag)
 
 
+def test_costs_are_understood_as_rewards_are():
+    """Where rewards are negative, no change is no regret all the same."""
+    stay = -np.ones((2, 12))
+    assert adaptation(stay, stay, 4).recovery == 0
+    assert adaptation(np.zeros((2, 12)), np.zeros((2, 12)), 4).recovery == 0
+    change = stay.copy()
+    change[:, 4:6] = -2
+    found = adaptation(stay, change, 4)
+    assert found.recovery == 2 and found.area == 2 and found.dip == pytest.approx(2 / 3)
+
+
 def test_a_team_that_never_recovers_has_no_lag():
     stay, change = np.ones((2, 12)), np.zeros((2, 12))
     found = adaptation(stay, change, 4)

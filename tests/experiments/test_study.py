@@ -105,8 +105,10 @@ def test_an_answer_that_is_damaged_is_asked_again(made, tmp_path):
     asked = Question(("stationary",), "validation", 8)
     first = answers(copy, asked)
     path = max((copy / "answers").iterdir(), key=lambda p: p.stat().st_mtime)
-    path.write_text("{")
-    assert answers(copy, asked) == first == json.loads(path.read_text())
+    for text in ("{", "[]", '{"a": 1}'):
+        path.write_text(text)
+        assert answers(copy, asked) == first
+    assert json.loads(path.read_text())["answers"] == first
 
 
 def test_a_run_says_how_far_it_is(made, tmp_path):
@@ -129,6 +131,24 @@ def test_environments_without_a_zoo_are_named(tmp_path, capsys):
     assert stop.value.code == 2 and "cn has no zoo yet" in said.out
 
 
+def test_a_link_in_an_archive_is_refused(tmp_path, capsys):
+    archive, link = tmp_path / "bad.tar.gz", tarfile.TarInfo("runs/x")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.addfile(link)
+    with pytest.raises(SystemExit) as stop:
+        asked = ["reproduce", "crossplay", "--out", str(tmp_path / "out")]
+        main([*asked, "--unpack", str(archive)])
+    assert stop.value.code == 2 and "no place" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "step,seed\n1,0,5\n", "step,seed\n1,x\n"])
+def test_a_damaged_curve_is_refused(tmp_path, text):
+    (tmp_path / "metrics.csv").write_text(text)
+    with pytest.raises(Mistake, match="damaged"):
+        curves(tmp_path, "lbf")
+
+
 def test_the_papers_table_is_written_down():
     assert printed("U[5,8]", "liam") == ".415±.026"
     assert printed("stationary", "escp") == ".618±.040"
@@ -149,6 +169,7 @@ def test_a_study_travels_in_one_small_file(made, tmp_path, monkeypatch):
         assert (there / path.relative_to(made)).read_bytes() == path.read_bytes()
     kept = {path.parent.parent.name for path in there.rglob("state.safetensors")}
     assert kept == {"lbf-source"}  # which others begin with
+    main(["reproduce", "transfer", *SMOKE, "--out", str(there)])  # moved, and the same
 
 
 @pytest.mark.parametrize("name", ["../x", "/tmp/x", "runs/../../x"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,3 +186,14 @@ def test_the_doctor_measures_the_run_it_speaks_of(capsys):
     assert found["versions"]["jax"]
     main(["doctor", "--preset", "smoke", "--method", "qmix"])
     assert "The run fits." in capsys.readouterr().out
+
+
+def test_a_start_that_is_none_costs_nothing(whole, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    shutil.copytree(whole, copy)
+    before = {p: p.read_bytes() for p in copy.rglob("*") if p.is_file()}
+    for start in (tmp_path / "typo", copy):
+        with pytest.raises(SystemExit) as stop:
+            main([*SMOKE, "--out", str(copy), "--force", "--start", str(start)])
+        assert stop.value.code == 2
+    assert {p: p.read_bytes() for p in copy.rglob("*") if p.is_file()} == before

@@ -4,12 +4,14 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from fastap.benchmarks.environments import Row
 from fastap.envs import make
+from fastap.evaluation.evaluate import Judge
 from fastap.methods import replay
 from fastap.methods.actor import Actor, act_by
 from fastap.methods.learner import begin, plain, update
@@ -27,6 +29,8 @@ from fastap.training.train import course
 
 LOOP = Practice(episodes=8, updates=1, capacity=4992)
 TURNS = 50  # loops in one compiled call
+EPISODES = 2_000  # judged at once
+JOINT = "joint steps/s"
 
 
 def measure(name: str, runs: tuple[int, ...], seconds: float) -> Iterator[Row]:
@@ -37,6 +41,7 @@ def measure(name: str, runs: tuple[int, ...], seconds: float) -> Iterator[Row]:
             yield from time_loop(env, agents, count, seconds)
     for count in runs:
         yield time_training(name, "fastap", count, seconds)
+        yield time_evaluation(name, "fastap", count, seconds)
 
 
 def time_training(name: str, method: str, seeds: int, seconds: float) -> Row:
@@ -52,6 +57,21 @@ def time_training(name: str, method: str, seeds: int, seconds: float) -> Row:
     _, rate = spin(program, state, TURNS * seeds, seconds)
     how = f"{method}, all of it"
     return Row(name, seeds, rate, 0.0, took, kind="loop", method=how, unit="loops/s")
+
+
+def time_evaluation(name: str, method: str, seeds: int, seconds: float) -> Row:
+    """Time how a run is judged, beside the shipped zoo's groups as they change."""
+    ready = course(settings(name, method, "paper", seeds=seeds))
+    model, members = ready.start().runs.learner.model, ready.members["validation"]
+    judge = Judge(ready.zoo, EPISODES)
+    work = EPISODES * seeds * ready.zoo.env.spec.horizon
+    once = lambda state: (judge(model, members, "U[5,8]").returns, state)[1]
+    clock = time.perf_counter()
+    once(None)
+    took = time.perf_counter() - clock
+    _, rate = spin(once, None, work, seconds)
+    how = f"{method}, U[5,8]"
+    return Row(name, seeds, rate, 0.0, took, kind="eval", method=how, unit=JOINT)
 
 
 def time_loop(env: Env, agents: int, runs: int, seconds: float) -> Iterator[Row]:
@@ -126,8 +146,8 @@ def beside(
 
 
 def spin(
-    program: Callable[[Run], Run], state: Run, work: int, seconds: float
-) -> tuple[Run, float]:
+    program: Callable[[Any], Any], state: Any, work: int, seconds: float
+) -> tuple[Any, float]:
     """Repeat a program for a while, after a first time; return its rate too."""
     state = jax.block_until_ready(program(state))
     clock, done = time.perf_counter(), 0

@@ -1,7 +1,9 @@
 """A study in one file: what another machine needs to go on with it."""
 
+import gzip
 import io
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -51,11 +53,13 @@ def unpack(archive: Path, out: Path, force: bool) -> None:
     if out.is_dir() and any(out.iterdir()) and not force:
         raise Mistake(f"{out} is not empty; name another --out or add --force.")
     try:
-        with tarfile.open(archive, mode="r:gz") as tar:
-            found = [(member, tar.extractfile(member)) for member in tar.getmembers()]
-            files = {m.name: f.read() for m, f in found if f is not None and m.isreg()}
-            strange = [m.name for m, _ in found if not m.isreg()]
-    except (OSError, tarfile.TarError, EOFError, ValueError) as error:
+        whole = gzip.decompress(archive.read_bytes())  # which checks its sum
+        with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as tar:
+            members = tar.getmembers()
+            strange = [m.name for m in members if not m.isreg()]
+            opened = {m.name: tar.extractfile(m) for m in members if m.isreg()}
+            files = {name: file.read() for name, file in opened.items() if file}
+    except (OSError, tarfile.TarError, EOFError, ValueError, zlib.error) as error:
         raise Mistake(f"{archive} cannot be read as an archive: {error}.") from error
     for name in (*files, *strange):
         parts = PurePosixPath(name).parts

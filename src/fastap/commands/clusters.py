@@ -111,7 +111,7 @@ def record_labels(folder: Path, zoo: Any, reports: list[Any], first: Any) -> Non
 def draw_clusters(zoo: Any, labelled: Any, out: Path) -> None:
     """Draw cross-play before and after clustering, and the plane of the codes."""
     from fastap.report.film import save_figure
-    from fastap.report.plots import embeddings, heat_maps
+    from fastap.report.plots import heat_maps
     from fastap.teammates import labels
     from fastap.teammates.crossplay import by_label
     from fastap.teammates.crp import Restaurant
@@ -127,7 +127,19 @@ def draw_clusters(zoo: Any, labelled: Any, out: Path) -> None:
     titles = [f"{len(names[:8])} groups", f"all {len(pool)}, by cluster", "clusters"]
     rows = [names[:8], [names[k] for k in order], clusters]
     save_figure(heat_maps(parts, titles, rows), out / "crossplay.png")
+    save_figure(plane(zoo, labelled), out / "embeddings.png")
+
+
+def plane(zoo: Any, labelled: Any) -> Any:
+    """Draw the codes of some trajectories of every group, in a plane."""
+    from fastap.report.plots import embeddings
+    from fastap.teammates import labels
+    from fastap.teammates.crp import Restaurant
+
+    pool = zoo.members("train")
+    chosen = Restaurant(labels.ALPHA[zoo.env.spec.name], "calibrated")
+    names = [zoo.groups[k]["name"] for k in pool]
     codes = labels.in_pool_order(labelled)[:, :30]
     group = np.repeat(np.arange(len(pool)), codes.shape[1])
     points = codes.reshape(-1, codes.shape[-1])
-    save_figure(embeddings(points, group, label, names), out / "embeddings.png")
+    return embeddings(points, group, labelled.labels(chosen), names)

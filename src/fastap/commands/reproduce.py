@@ -116,11 +116,17 @@ class Reproduce:
 
     def experiments(self, console: Console) -> None:
         """Run one experiment of the study, or all."""
+        from fastap.experiments.study import EXPERIMENTS
+
         how = (self.env, self.zoo, self.steps, self.seeds, self.minutes)
         study = Study(self.out, self.preset, console, *how)
         if self.what == "all":
             self.environments(self.out / "environments", console)
         for name in STUDY if self.what == "all" else (self.what,):
+            envs = EXPERIMENTS[name].envs if name in EXPERIMENTS else ("lbf",)
+            if self.what == "all" and not set(envs) & set(self.env):
+                console.print(f"{name} is about {', '.join(envs)}; it is left out.")
+                continue
             console.print(f"{name} ...")
             STUDY[name](study)
 

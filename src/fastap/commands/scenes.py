@@ -3,9 +3,10 @@
 import numpy as np
 from rich.table import Table
 
-from fastap.commands.clusters import draw_clusters
+from fastap.commands.clusters import plane
 from fastap.commands.edge import measured, progress
 from fastap.commands.study import FEW, Row, Study
+from fastap.problem.spec import Mistake
 
 
 def snapshot(study: Study) -> None:
@@ -88,7 +89,10 @@ def crossplay(study: Study) -> None:
 
     zoo = store.load(study.zoo or "lbf")
     pool = zoo.members("train")
-    label = np.array([zoo.groups[k].get("cluster") or 0 for k in pool])
+    label = np.array([zoo.groups[k].get("cluster", -1) for k in pool])
+    if (label < 0).any():
+        name = zoo.manifest["name"]
+        raise Mistake(f"The groups of '{name}' have no clusters: `fastap zoo cluster`.")
     names = [zoo.groups[k]["name"] for k in pool]
     matrix = np.array(measured(zoo.manifest, "matrix"))[np.ix_(pool, pool)]
     clusters = [f"cluster {m}" for m in np.unique(label)]
@@ -112,5 +116,4 @@ def embeddings(study: Study) -> None:
         tell = lambda count: advance(count, "")
         watched = labels.watch(zoo, watching)
         results = labels.label(zoo, watched, steps, 1, tell)
-    draw_clusters(zoo, results[0], study.out)
-    study.console.print(f"Wrote {study.out}/embeddings.png.")
+    study.draw("embeddings", plane(zoo, results[0]))

@@ -42,10 +42,9 @@ class Study:
     def settings(self, env: str, cohort: Any) -> dict[str, Any]:
         """List what a cohort's runs are asked for, beside the preset's own."""
         own = {"zoo": self.zoo, "steps": self.steps, "seeds": self.seeds}
-        start = None
+        asked = own | cohort.asked(self.preset)
         if cohort.start:
-            start = str(self.out / "runs" / f"{env}-{cohort.start}")
-        asked = own | {"start": start} | cohort.asked(self.preset)
+            asked["start"] = f"../{env}-{cohort.start}"  # from the run's own folder
         return {name: value for name, value in asked.items() if value is not None}
 
     def left(self) -> float:
@@ -55,13 +54,16 @@ class Study:
     def train(self, env: str, cohort: Any) -> Path:
         """Train a cohort, go on with it, or find that it is done."""
         from fastap.experiments.measure import status
-        from fastap.training.checkpoint import read_config
+        from fastap.training.checkpoint import check_zoo, read_config
+        from fastap.training.train import course
 
         folder, asked = self.folder(env, cohort), self.settings(env, cohort)
         now = status(folder)
         if now.total:
             want = settings(env, cohort.method, self.preset, **asked)
-            if read_config(folder)[0] != want:
+            there, noted = read_config(folder)
+            check_zoo(course(there), noted, folder)
+            if there != want:
                 raise Mistake(
                     f"{folder} was made with other settings than are asked for now; "
                     "name another --out."
@@ -72,6 +74,8 @@ class Study:
             raise Enough(f"the time is over; {folder} is {now}. Say it again to go on.")
         self.console.print(f"{folder.name}: {now}")
         new = asked | {"preset": self.preset}
+        if cohort.start:
+            new["start"] = str(self.out / "runs" / f"{env}-{cohort.start}")
         more: dict[str, Any] = {"resume": True} if now.total else new
         who: dict[str, Any] = {"out": folder, "env": env, "method": cohort.method}
         Train(**who, minutes=self.left(), **more).run(self.console)
@@ -82,13 +86,16 @@ class Study:
         from fastap.experiments.study import EXPERIMENTS
         from fastap.teammates import zoo as store
 
-        experiment, found = EXPERIMENTS[name], {}
+        experiment, found, with_zoo = EXPERIMENTS[name], {}, []
         for env in (env for env in experiment.envs if env in self.envs):
             try:
-                store.find(self.zoo or env)
+                if store.load(self.zoo or env).manifest["env"] == env:
+                    with_zoo.append(env)
             except Mistake:
+                if self.zoo:
+                    raise
                 self.console.print(f"{name}: {env} has no zoo yet; it is left out.")
-                continue
+        for env in with_zoo:
             found[env] = [self.train(env, cohort) for cohort in experiment.cohorts(env)]
         if not found:
             raise Mistake(f"{name} is about {', '.join(experiment.envs)}.")
@@ -103,7 +110,11 @@ class Study:
         experiment, rows, found = EXPERIMENTS[name], [], {}
         asked = Question(experiment.changes, "held-out", FEW[self.preset])
         for env, folders in self.runs(name).items():
-            answered = [one for folder in folders for one in answers(folder, asked)]
+            answered = []
+            for folder in folders:
+                if self.left() <= 0:
+                    raise Enough("the time is over; say it again to go on.")
+                answered += answers(folder, asked)
             found[env] = [
                 one for one in answered if one["method"] in experiment.methods
             ]
@@ -155,7 +166,7 @@ def difference(study: Study) -> None:
         returns = lambda method, change, score=score: np.array(
             score[method, change]["returns"]
         )
-        best = max(abs(returns(m, "stationary").mean()) for m in methods) or 1.0
+        best = abs(max(returns(m, "stationary").mean() for m in methods)) or 1.0
         lost = lambda a, b, methods=methods, returns=returns, best=best: {
             m: (returns(m, a) - returns(m, b)) / best for m in methods
         }
@@ -183,6 +194,22 @@ def table_one(study: Study) -> None:
             theirs = (printed(change, method) for method in experiment.methods)
             table.add_row("", "paper", *theirs)
         study.console.print(table)
+        study.console.print(beaten(answers))
+
+
+def beaten(answers: Sequence[Row]) -> Table:
+    """Tabulate how probably a seed of Fastap beats one of another method."""
+    from fastap.evaluation.statistics import improvement
+
+    table = Table("against", "probability that Fastap is better", "95 %")
+    returns = lambda method: [
+        np.array(one["returns"]) for one in answers if one["method"] == method
+    ]
+    for method in dict.fromkeys(one["method"] for one in answers):
+        if method != "fastap" and len(returns(method)) == len(returns("fastap")):
+            chance, low, high = improvement(returns("fastap"), returns(method))
+            table.add_row(method, f"{chance:.2f}", f"{low:.2f} - {high:.2f}")
+    return table
 
 
 def by_method(name: str) -> Callable[[Study], None]:

@@ -130,7 +130,8 @@ class Train:
         state = None
         if self.resume:
             state = checkpoint.load(self.out, ready)
-        else:
+        fresh = checkpoint.read_start(self.out, ready) if state is None else state
+        if not self.resume:
             prepare(self.out, self.force)
             checkpoint.check_space(self.out, ready, full)
         logs = open_logs(self.log, self.out, dataclasses.asdict(asked))
@@ -142,12 +143,10 @@ class Train:
                 "zoo": ready.zoo.fingerprint(),
             }
             checkpoint.write_config(self.out, asked, made | facts())
-        if state is None:  # new, or stopped before anything was saved
-            state = checkpoint.read_start(ready)
-        else:  # the process may have died between two files
+        if state is not None:  # the process may have died between two files
             checkpoint.publish(self.out, ready, state)
         keeper = Keeper(self.out, full, logs, self.minutes)
-        state = drive(ready, state, keeper, console)
+        state = drive(ready, fresh, keeper, console)
         console.print(summary(ready, state.rows))
         console.print(f"Wrote {self.out}.")
 
@@ -155,6 +154,8 @@ class Train:
         """List the settings that were asked for."""
         names = {field.name for field in dataclasses.fields(Settings)}
         own = {name: getattr(self, name) for name in names - {"env", "method"}}
+        if self.start:
+            own["start"] = os.path.relpath(self.start, self.out)
         return {name: value for name, value in own.items() if value is not None}
 
     def chosen(self) -> Settings:

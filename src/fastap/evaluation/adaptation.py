@@ -35,7 +35,7 @@ def adaptation(
     usual = stay[:, at:].mean(0) / scale
     regret = usual - change[:, at:].mean(0) / scale
     level = smooth(regret)
-    near = np.abs(level) < NEAR * usual.mean()
+    near = np.abs(level) <= NEAR * abs(usual.mean())
     recovered = [
         k for k in range(len(near) - PATIENCE + 1) if near[k:][:PATIENCE].all()
     ]

@@ -116,7 +116,7 @@ def answer(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:
         "ceiling": ceiling,
         "score": normal(float(iqm(returns)), floor, ceiling),
         "win_rate": np.asarray(played.success)[runs].mean(1).tolist(),
-        **told(zoo, question, change),
+        **told(case, change),
         **cost(case, runs, change),
         **{name: some.returns[runs].tolist() for name, some in halves.items()},
     }
@@ -142,10 +142,16 @@ def normal(value: float, floor: float, ceiling: float | None) -> float | None:
     return (value - floor) / (ceiling - floor) if ceiling and ceiling > floor else None
 
 
-def told(zoo: Zoo, question: Question, change: str) -> Answer:
-    """Find what the zoo's acceptance says of the oracle and the switching response."""
-    want = {"trained": "U[5,8]", "change": change, "memory": question.memory}
-    if zoo.manifest.get("accepted_on") != question.pool:
+def told(case: Case, change: str) -> Answer:
+    """Find what the zoo's acceptance says of the oracle and the switching response.
+
+    Only of agents trained under the same change and beside the same groups.
+    """
+    zoo, question = case.ready.zoo, case.question
+    trained = case.ready.settings.train_change
+    want = {"trained": trained, "change": change, "memory": question.memory}
+    same = len(case.members) == len(zoo.members(question.pool))
+    if zoo.manifest.get("accepted_on") != question.pool or not same:
         return {}
     for row in zoo.manifest.get("label_gaps", ()):
         if want.items() <= row.items():

@@ -1,5 +1,6 @@
 """What an experiment reads off its runs: how far they are, curves, scores."""
 
+import contextlib
 import csv
 import dataclasses
 import hashlib
@@ -52,7 +53,9 @@ def curves(folder: Path, env: str) -> Rows:
     """Read the learning curves of all runs in a folder, in long form."""
     path, rows = folder / checkpoint.METRICS, Rows()
     try:
-        lines = list(csv.DictReader(path.read_text().splitlines()))
+        lines = list(csv.DictReader(path.read_text().splitlines(), restkey="more"))
+        if not lines or any("more" in line for line in lines):
+            raise ValueError
         for line in lines:
             who = {"env": env, "method": line["variant"], "seed": int(line["seed"])}
             for column, score in line.items():
@@ -77,16 +80,19 @@ def is_change(text: str) -> bool:
 def answers(folder: Path, question: Question) -> list[Answer]:
     """Judge a run, unless its agents were asked the same before."""
     policy = (folder / checkpoint.POLICY).read_bytes()
-    asked = json.dumps(dataclasses.asdict(question), sort_keys=True)
+    zoo = course(checkpoint.read_config(folder)[0]).zoo.fingerprint()
+    asked = json.dumps([dataclasses.asdict(question), zoo], sort_keys=True)
     digest = hashlib.sha256(policy + asked.encode()).hexdigest()[:16]
     path = folder / "answers" / f"{digest}.json"
-    if path.is_file():
-        try:
-            return json.loads(path.read_text())
-        except ValueError:
-            pass  # judged again, and written anew
+    with contextlib.suppress(
+        OSError, ValueError, TypeError, KeyError
+    ):  # else judged anew
+        kept = json.loads(path.read_text())
+        if kept["digest"] == digest:
+            return kept["answers"]
     found = list(assess(folder, question))
-    replace(path, (json.dumps(found) + "\n").encode())
+    kept = json.dumps({"digest": digest, "answers": found})
+    replace(path, (kept + "\n").encode())
     return found
 
 

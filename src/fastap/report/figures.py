@@ -159,3 +159,25 @@ def labelled(figure: Figure, grid: np.ndarray) -> None:
     if names:
         where = {"loc": "outside right center", "fontsize": 8, "frameon": False}
         figure.legend(list(names.values()), list(names), **where)
+
+
+def regrets(answers: Rows) -> Figure:
+    """Draw what is lost at each lag after one change, a panel for each moment."""
+    moments = list(answers[0]["adaptation"]) if answers else []
+    figure = Figure(
+        figsize=(3.6 * max(1, len(moments)) + 1.6, 3.0), layout="constrained"
+    )
+    axes = figure.subplots(1, max(1, len(moments)), squeeze=False, sharey=True)
+    methods = dict.fromkeys((row["env"], row["method"]) for row in answers)
+    for ax, moment in zip(axes[0], moments, strict=False):
+        dress(ax, f"one change, {moment}")
+        ax.axhline(0, color=INK, lw=0.6)
+        for k, (env, method) in enumerate(methods):
+            (row, *_) = only(answers, env=env, method=method)
+            line = row["adaptation"][moment]["regret"]
+            colour = colour_of(method, k)
+            ax.plot(line, color=colour, lw=1.4, label=name_of(method))
+        ax.set_xlabel("steps since the change", color=INK, fontsize=8)
+    axes[0, 0].set_ylabel("reward lost", color=INK, fontsize=8)
+    labelled(figure, axes)
+    return figure

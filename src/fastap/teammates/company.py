@@ -15,6 +15,7 @@ from fastap.methods.practice import Moment
 from fastap.problem.episode import Episode
 from fastap.problem.rollout import Memory, Players, play
 from fastap.problem.schedule import Change, Never, Schedule, parse
+from fastap.problem.spec import Mistake
 from fastap.teammates.population import only
 from fastap.teammates.zoo import Zoo
 
@@ -74,6 +75,8 @@ def episodes_of(
 
     The same for everybody who is judged by them, so that scores are paired.
     """
+    if not len(members):
+        raise Mistake(f"The zoo '{zoo.manifest['name']}' has no such groups.")
     sizes, horizon = jnp.asarray(zoo.sizes), zoo.env.spec.horizon
     allowed = jnp.asarray(np.isin(np.arange(len(zoo.groups)), members))
     keys = jax.vmap(jax.random.split)(jax.random.split(jax.random.key(seed), count))

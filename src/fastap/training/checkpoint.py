@@ -6,6 +6,7 @@ import functools
 import hashlib
 import io
 import json
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -147,11 +148,17 @@ def read_agents(folder: Path) -> tuple[Course, Model, int]:
     return ready, Model(parts["agents"], parts["local"], *silent, parts["known"]), step
 
 
-def read_start(ready: Course) -> State:
-    """Begin a training, with untrained agents or with those of another run."""
-    state, origin = ready.start(), Path(ready.settings.start)
+def read_start(folder: Path, ready: Course) -> State:
+    """Begin a training, with untrained agents or with those of another run.
+
+    The other run is named from the folder of this one, so that both can be moved.
+    """
+    state = ready.start()
     if not ready.settings.start:
         return state
+    origin = Path(os.path.normpath(folder / ready.settings.start))
+    if origin.resolve() == folder.resolve():
+        raise Mistake(f"{folder} cannot begin with its own agents; --resume goes on.")
     before = load(origin, course(read_config(origin)[0]))
     if before is None:
         raise Mistake(f"{origin} holds no agents yet to begin with.")

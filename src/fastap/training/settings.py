@@ -57,6 +57,9 @@ class Settings:
 
     def __post_init__(self):
         find(self.method)
+        names = (self.method, *self.beside)
+        if len(set(names)) < len(names):
+            raise Mistake(f"beside: every configuration once, not {', '.join(names)}.")
         for name in self.beside:
             configuration(name)
         parse(self.train_change)
@@ -115,10 +118,11 @@ def configuration(name: str) -> tuple[Method, dict[str, float]]:
             weights[term] = float(number)
         except ValueError:
             term = ""
-        if term not in TERMS or not 0 <= weights[term] <= MANY:
+        own = [loss.name for loss in find(method).losses]
+        if term not in TERMS or term not in own or not 0 <= weights[term] <= MANY:
             raise Mistake(
-                f"'{name}': write weights as in fastap:lce=10,mi=0; there are "
-                f"{', '.join(TERMS)}."
+                f"'{name}': write weights as in fastap:lce=10,mi=0, of losses that "
+                f"the method has ({', '.join(own)})."
             )
     return find(method), weights
 

@@ -1,0 +1,181 @@
+"""`fastap report`: one self-contained page from any runs."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+from fastap.commands.edge import check_range
+from fastap.problem.spec import Mistake
+from fastap.teammates.zoo import replace
+
+CHANGES = ("stationary", "U[5,8]")
+HEADS = ("env", "change", "method", "seeds", "IQM", "95 %", "mean ± std", "random")
+MOST = 5 * 2**20  # bytes of a page
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Make one page of any runs: tables, curves, what change costs, and a replay.
+
+    The page needs no network. The table is beside it as CSV and LaTeX.
+
+    Example: fastap report runs/fastap runs/qmix --out report.html
+    """
+
+    folders: tyro.conf.Positional[tuple[Path, ...]]
+    """Runs, or studies that hold some."""
+    out: Path = Path("report.html")
+    """The page."""
+    episodes: int = 200
+    """How many episodes a score is the mean of."""
+    replays: int = 4
+    """How many episodes can be played in the page."""
+    force: bool = False
+    """Overwrite the page."""
+
+    def run(self, console: Console) -> None:
+        """Judge what was not judged yet, and write the page."""
+        from fastap.report.page import latex, page
+        from fastap.training.checkpoint import table
+
+        check_range("--episodes", self.episodes, 1, 1_000_000)
+        check_range("--replays", self.replays, 0, 20)
+        if self.out.exists() and not self.force:
+            raise Mistake(f"{self.out} is there already; add --force to overwrite it.")
+        runs = [run for folder in self.folders for run in runs_in(folder)]
+        if not runs:
+            raise Mistake("Name at least one run, or a study that holds some.")
+        parts, rows = contents(runs, self.episodes)
+        films = replay(runs, self.replays) if self.replays else {}
+        text = page("How agents fare when teammates change", parts, films)
+        if len(text) > MOST:
+            raise Mistake("The page would be too large; ask for fewer --replays.")
+        cells = [words(row) for row in rows]
+        named: list[Any] = [dict(zip(HEADS, line, strict=True)) for line in cells]
+        replace(self.out.with_suffix(".csv"), table(tuple(named)).encode())
+        replace(self.out.with_suffix(".tex"), latex(HEADS, cells).encode())
+        replace(self.out, text.encode())
+        console.print(f"Wrote {self.out} ({len(text) / 2**20:.1f} MiB).")
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """Find the runs of a folder: itself, or those of a study."""
+    from fastap.training.checkpoint import CONFIG
+
+    if (folder / CONFIG).is_file():
+        return [folder]
+    found = sorted(path.parent for path in folder.glob(f"runs/*/{CONFIG}"))
+    if not found:
+        raise Mistake(f"{folder} is no run, and no study that holds any.")
+    return found
+
+
+def contents(runs: Sequence[Path], episodes: int) -> tuple[list[str], list[Any]]:
+    """Make the parts of the page, and the rows of its table."""
+    from fastap.experiments.assess import Question
+    from fastap.experiments.measure import answers, curves, status
+    from fastap.report.figures import learning_curves, regrets
+    from fastap.report.page import drawing, grid, heading
+    from fastap.training.checkpoint import read_config
+
+    asked, names_of = Question(CHANGES, "held-out", episodes), labels(runs)
+    rows, lines, states = [], [], []
+    for run in runs:
+        settings, now = read_config(run)[0], status(run)
+        names = ", ".join((settings.method, *settings.beside))
+        states.append((run.name, names, settings.zoo, str(now)))
+        if now.steps:
+            call = lambda row, run=run: row | {"method": names_of[run, row["method"]]}
+            rows += map(call, answers(run, asked))
+            lines += map(call, curves(run, settings.env))
+    unfinished = "Runs that are not done are shown as far as they are."
+    parts = [heading("Runs", unfinished)]
+    parts.append(grid(("run", "methods", "zoo", "state"), states))
+    about = f"Greedy play beside held-out groups, {episodes} episodes for each seed."
+    parts += [heading("Returns", about), grid(HEADS, [words(row) for row in rows])]
+    if lines:
+        envs = list(dict.fromkeys(line["env"] for line in lines))
+        methods = list(dict.fromkeys(line["method"] for line in lines))
+        figure = learning_curves(lines, methods, envs, "validation")
+        say = "Return beside validation groups; bands are 95 % intervals over seeds."
+        parts += [heading("Learning"), drawing(figure, say)]
+        say = "Reward lost at each step after one change, against the same episodes."
+        parts += [heading("After a sudden change"), drawing(regrets(rows), say)]
+    parts += [teammates(zoo) for zoo in dict.fromkeys(state[2] for state in states)]
+    return [*parts, heading("Replay")], rows
+
+
+def labels(runs: Sequence[Path]) -> dict[tuple[Path, str], str]:
+    """Name every method of every run, by the run too where two have the same."""
+    from fastap.training.checkpoint import read_config
+
+    each = []
+    for run in runs:
+        settings = read_config(run)[0]
+        each += [(run, name) for name in (settings.method, *settings.beside)]
+    often = Counter(method for _, method in each)
+    own = lambda run, method: method if often[method] == 1 else f"{run.name}: {method}"
+    return {(run, method): own(run, method) for run, method in each}
+
+
+def teammates(name: str) -> str:
+    """Draw the cross-play of a zoo's training groups, if it was measured."""
+    from fastap.report.page import drawing, heading
+    from fastap.report.plots import heat_maps
+    from fastap.teammates import zoo as store
+
+    zoo = store.load(name)
+    if "matrix" not in zoo.manifest:
+        return ""
+    pool = zoo.members("train")
+    matrix = np.array(zoo.manifest["matrix"])[np.ix_(pool, pool)]
+    names = [zoo.groups[k]["name"] for k in pool]
+    figure = heat_maps([matrix], [f"{name}: training groups"], [names])
+    say = "What the agents of one group earn beside the teammates of another."
+    return heading("Teammates") + drawing(figure, say)
+
+
+def words(row: dict[str, Any]) -> tuple[str, ...]:
+    """Write one row of the table."""
+    low, high = row["ci95"]
+    return (
+        row["env"],
+        row["change"],
+        row["method"],
+        str(row["seeds"]),
+        f"{row['iqm']:.3f}",
+        f"{low:.3f} - {high:.3f}",
+        f"{row['mean']:.3f} ± {row['std']:.3f}",
+        f"{row['floor']:.3f}",
+    )
+
+
+def replay(runs: Sequence[Path], count: int) -> Any:
+    """Film the same episodes of every method of the first run's environment."""
+    from fastap.experiments.measure import status
+    from fastap.experiments.thoughts import Subject, take
+    from fastap.report.film import clip
+    from fastap.report.page import reel, theatre
+    from fastap.training.checkpoint import read_config
+
+    reels, stage, first, names_of = {}, None, None, labels(runs)
+    for run in runs:
+        settings = read_config(run)[0]
+        first = first or (settings.env, settings.zoo)
+        if (settings.env, settings.zoo) != first or not status(run).steps:
+            continue
+        for method in (settings.method, *settings.beside):
+            seen = Subject(run, method).watch("held-out", "U[5,8]", count)
+            films = [
+                clip(seen.env, take(seen.episodes, i), take(seen.worlds, i))
+                for i in range(count)
+            ]
+            reels[names_of[run, method]] = list(map(reel, films, seen.context))
+            stage = (films[0], seen.env.spec.horizon)
+    return theatre(reels, *stage) if stage else {}

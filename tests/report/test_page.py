@@ -1,0 +1,153 @@
+"""The page: whole, safe, and with everything in it that a browser needs."""
+
+import csv
+import json
+import re
+
+import pytest
+from tests.report.browser import visit
+
+from fastap.cli import main
+from fastap.report.page import grid, latex, page
+from fastap.training import checkpoint
+from fastap.training.settings import settings
+from fastap.training.train import State, course
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs whose agents have learnt nothing; one of them is not done."""
+    out = tmp_path_factory.mktemp("runs")
+    ready = course(settings("lbf", "oracle", "smoke", beside=("qmix",)))
+    state = ready.start()
+    row = {"step": 800, "seed": 0, "variant": "qmix"}
+    scores = {
+        f"{c} {p}": 0.5
+        for c in ("stationary", "U[5,8]")
+        for p in ("train", "validation")
+    }
+    for name, beats in (("done", ready.beats), ("early", 1)):
+        checkpoint.write_config(out / name, ready.settings, {})
+        checkpoint.publish(out / name, ready, State(state.runs, beats, (row | scores,)))
+    return out
+
+
+@pytest.fixture(scope="module")
+def made(runs, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    asked = ["--episodes", "8", "--replays", "2", "--out", str(path)]
+    main(["report", str(runs / "done"), str(runs / "early"), *asked])
+    return path
+
+
+def films_in(path):
+    found = re.search(r'<script id="films"[^>]*>(.*?)</script>', path.read_text(), re.S)
+    return json.loads(found[1])
+
+
+def test_nothing_is_fetched_from_anywhere(made):
+    text = made.read_text()
+    assert not re.search(r'(src|href)\s*=\s*"(?!#|data:)', text)
+    assert "@import" not in text and "fetch(" not in text
+    assert made.stat().st_size < 5 * 2**20
+
+
+def test_unfinished_runs_are_named(made):
+    text = made.read_text()
+    assert "at step 200 of 1,600" in text and "<td>done</td>" in text
+
+
+def test_methods_of_two_runs_are_told_apart(made):
+    films = films_in(made)
+    names = {
+        f"{run}: {method}" for run in ("done", "early") for method in ("oracle", "qmix")
+    }
+    assert set(films["methods"]) == names
+    rows = list(csv.DictReader(made.with_suffix(".csv").read_text().splitlines()))
+    assert {row["method"] for row in rows} == names and len(rows) == 8
+    assert made.with_suffix(".tex").read_text().count(r"\\") == 9
+
+
+def test_all_methods_play_the_same_episodes(made):
+    films = films_in(made)
+    for one, *rest in zip(*films["methods"].values(), strict=True):
+        assert len(one["scenes"]) == len(one["group"]) + 1 == len(one["earned"])
+        for other in rest:
+            shared = min(len(one["group"]), len(other["group"]))
+            assert other["group"][:shared] == one["group"][:shared]
+            assert other["scenes"][0] == one["scenes"][0]
+    assert films["horizon"] == 25 and films["cells"]
+
+
+def test_text_cannot_break_out_of_the_page():
+    text = page("<b>", [grid(("<i>",), [("</td>",)])], {"x": "</script><script>"})
+    assert "<b>" not in text and "<i>" not in text
+    assert text.count("</script>") == 2
+    assert latex(("a_b",), [("1 ± 2 %",)]).count(r"\_") == 1
+
+
+def test_a_page_is_not_overwritten_and_wrong_folders_are_named(made, runs, capsys):
+    for asked in (
+        ["report", str(runs / "done"), "--out", str(made)],
+        ["report", str(runs / "nobody"), "--out", str(runs / "x.html")],
+        ["report", "--out", str(runs / "x.html")],
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(asked)
+        assert stop.value.code == 2
+    assert not (runs / "x.html").exists()
+
+
+def centre_of(film, t, kind):
+    """Say where on the board something is, as shares of its width and height."""
+    for name, x, y, *_ in film["scenes"][t]:
+        if name == kind:
+            return x, y
+    raise AssertionError(kind)
+
+
+def test_a_browser_plays_scrubs_and_switches(made, tmp_path):
+    films = films_in(made)
+    left, right, bottom, top = films["extent"]
+    first, second = list(films["methods"])[:2]
+    film = films["methods"][first][0]
+    x, y = centre_of(film, 4, "controlled")
+    place = f"{(x - left) / (right - left) - 0.03}, {(top - y) / (top - bottom) - 0.03}"
+    change = film["swap"].index(True)
+    script = f"""
+      seen.start = said(0);
+      document.getElementById("next").click(); seen.next = said(0);
+      document.getElementById("back").click(); seen.back = said(0);
+      const scrub = document.getElementById("scrub");
+      scrub.value = 4; scrub.dispatchEvent(new Event("input"));
+      seen.scrubbed = said(1); seen.agent = pixel("board0", {place});
+      scrub.value = {change}; scrub.dispatchEvent(new Event("input"));
+      seen.change = said(0);
+      press("ArrowRight"); seen.key = said(0);
+      choose("left", {json.dumps(second)}); seen.switched = said(0);
+      seen.shown = document.getElementById("left").value;
+      choose("episode", 1); seen.episode = said(0);
+      press(" "); seen.playing = document.getElementById("play").textContent;
+      await wait(1000); seen.played = said(0);
+      press(" "); seen.paused = document.getElementById("play").textContent;
+      const stopped = said(0); await wait(1000); seen.still = stopped === said(0);
+      seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
+    """
+    seen = visit(made, tmp_path, script)
+    assert seen["errors"] == []
+    assert seen["start"].startswith("step 0,") and seen["back"].startswith("step 0,")
+    assert seen["next"].startswith("step 1,") and seen["scrubbed"].startswith("step 4,")
+    assert seen["agent"] == [0x1F, 0x6F, 0xD6, 255]  # one of ours is there, in blue
+    assert "teammates change" in seen["change"]
+    assert seen["key"].startswith(f"step {change + 1},")
+    assert seen["switched"].startswith("step 0,") and seen["shown"] == second
+    assert seen["episode"].startswith("step 0,") and seen["playing"] == "Pause"
+    assert not seen["played"].startswith("step 0,") and seen["paused"] == "Play"
+    assert seen["still"] and seen["wide"]
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(made, tmp_path):
+    script = """seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
+      seen.drawn = pixel("board1", 0.5, 0.5)[3];"""
+    seen = visit(made, tmp_path, script, width=500)  # the narrowest it opens
+    assert seen == {"errors": [], "wide": True, "drawn": 255}
