@@ -74,8 +74,9 @@ def summary(rows: Sequence[dict[str, Any]]) -> Table:
     """Tabulate each change: the runs, then what there is to compare them with."""
     heads = ("IQM", "95 %", "mean ± std", "dip", "lag")
     table = Table("change", "who", *heads, box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for change in dict.fromkeys(row["change"] for row in rows):
-        here = [row for row in rows if row["change"] == change]
+    place = lambda row: (row["env"], row["zoo"], row["change"])
+    for spot in dict.fromkeys(map(place, rows)):
+        change, here = spot[-1], [row for row in rows if place(row) == spot]
         for row in here:
             name = f"{Path(row['run']).name}: {row['method']} ({row['seeds']})"
             table.add_row(change, name, *words(row))

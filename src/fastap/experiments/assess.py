@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from fastap.evaluation.adaptation import adaptation
 from fastap.evaluation.evaluate import Judge, Played
-from fastap.evaluation.statistics import iqm, summary
+from fastap.evaluation.statistics import interval, iqm, summary
 from fastap.methods.model import Model
 from fastap.problem.rollout import Memory
 from fastap.problem.schedule import Never, parse
@@ -185,7 +185,8 @@ def adapt(case: Case, runs: Int[np.ndarray, " r"]) -> dict[str, Answer]:
         return {
             "dip": middle([one.dip for one in each]),
             "recovery": finite(middle([one.recovery for one in each])),
-            "area": middle([one.area for one in each]),
+            "area": middle(areas := [one.area for one in each]),
+            "area_ci95": [float(edge) for edge in interval([np.array(areas)])],
             "regret": np.mean([one.regret for one in each], axis=0).tolist(),
         }
 

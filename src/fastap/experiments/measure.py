@@ -77,19 +77,33 @@ def is_change(text: str) -> bool:
     return True
 
 
-def answers(folder: Path, question: Question) -> list[Answer]:
-    """Judge a run, unless its agents were asked the same before."""
+def ticket(folder: Path, question: Question) -> tuple[str, Path]:
+    """Say what tells a question to a run's agents from any other, and where it is."""
     policy = (folder / checkpoint.POLICY).read_bytes()
     zoo = course(checkpoint.read_config(folder)[0]).zoo.fingerprint()
     asked = json.dumps([dataclasses.asdict(question), zoo], sort_keys=True)
     digest = hashlib.sha256(policy + asked.encode()).hexdigest()[:16]
-    path = folder / "answers" / f"{digest}.json"
+    return digest, folder / "answers" / f"{digest}.json"
+
+
+def recorded(folder: Path, question: Question) -> list[Answer] | None:
+    """Return what a run's agents answered to the same question before."""
+    digest, path = ticket(folder, question)
     with contextlib.suppress(
         OSError, ValueError, TypeError, KeyError
     ):  # else judged anew
         kept = json.loads(path.read_text())
         if kept["digest"] == digest:
             return kept["answers"]
+    return None
+
+
+def answers(folder: Path, question: Question) -> list[Answer]:
+    """Judge a run, unless its agents were asked the same before."""
+    known = recorded(folder, question)
+    if known is not None:
+        return known
+    digest, path = ticket(folder, question)
     found = list(assess(folder, question))
     kept = json.dumps({"digest": digest, "answers": found})
     replace(path, (kept + "\n").encode())
