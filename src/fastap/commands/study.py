@@ -101,13 +101,13 @@ class Study:
             raise Mistake(f"{name} is about {', '.join(experiment.envs)}.")
         return found
 
-    def judged(self, name: str) -> tuple[list[Row], dict[str, list[Row]]]:
-        """Judge the runs of an experiment; return scores by seed, and all answers."""
+    def judged(self, name: str) -> dict[str, list[Row]]:
+        """Judge the runs of an experiment; keep scores by seed, return all answers."""
         from fastap.experiments.assess import Question
         from fastap.experiments.measure import answers, recorded, scores
         from fastap.experiments.study import EXPERIMENTS
 
-        experiment, rows, found = EXPERIMENTS[name], [], {}
+        experiment, found = EXPERIMENTS[name], {}
         asked = Question(experiment.changes, "held-out", FEW[self.preset])
         for env, folders in self.runs(name).items():
             answered = []
@@ -118,10 +118,8 @@ class Study:
             found[env] = [
                 one for one in answered if one["method"] in experiment.methods
             ]
-            mine = list(scores(found[env]))
-            self.keep(f"{name}-{env}", mine)
-            rows += mine
-        return rows, found
+            self.keep(f"{name}-{env}", list(scores(found[env])))
+        return found
 
     def keep(self, name: str, rows: Sequence[Row]) -> None:
         """Write rows as CSV, and how they were made beside it."""
@@ -158,7 +156,7 @@ def difference(study: Study) -> None:
     """Draw what change costs: the paper's measure, and that of policies alone."""
     from fastap.report.figures import bars
 
-    _, found = study.judged("difference")
+    found = study.judged("difference")
     panels: dict[str, dict[str, np.ndarray]] = {}
     for env, answers in found.items():
         score = {(one["method"], one["change"]): one for one in answers}
@@ -180,7 +178,7 @@ def table_one(study: Study) -> None:
     from fastap.experiments.study import EXPERIMENTS, printed
 
     experiment = EXPERIMENTS["table1"]
-    _, found = study.judged("table1")
+    found = study.judged("table1")
     for env, answers in found.items():
         table = Table(
             "change", "", *experiment.methods, title=f"{env}, held-out groups"
@@ -219,7 +217,7 @@ def by_method(name: str) -> Callable[[Study], None]:
         from fastap.experiments.study import EXPERIMENTS
         from fastap.report.figures import bars
 
-        _, found = study.judged(name)
+        found = study.judged(name)
         panels = {}
         for env, answers in found.items():
             for change in EXPERIMENTS[name].changes:

@@ -20,15 +20,21 @@ COLOURS = {
     "odits": "#8f5db7",
     "oracle": "#111111",
 }
-NAMES = {"fastap": "Fastap", "odits": "ODITS"}
+NAMES = {
+    "fastap": "Fastap",
+    "oracle": "oracle",
+    "transferred": "after other changes",
+    "scratch": "from scratch",
+}
 
 
 def name_of(method: str) -> str:
     """Write a method's name as papers do."""
     if method.startswith("fastap-wo-"):
         return f"w/o {method.removeprefix('fastap-wo-').upper()}"
-    short = method.removeprefix("fastap:")
-    return NAMES.get(method, short.upper() if short == method else short)
+    if ":" in method:  # other weights, or the method of a named run
+        return method.removeprefix("fastap:")
+    return NAMES.get(method, method.upper())
 
 
 def colour_of(method: str, place: int) -> str:
