@@ -180,17 +180,14 @@ def table_one(study: Study) -> None:
     experiment = EXPERIMENTS["table1"]
     found = study.judged("table1")
     for env, answers in found.items():
-        table = Table(
-            "change", "", *experiment.methods, title=f"{env}, held-out groups"
-        )
+        table = Table("change", "method", "ours", "paper", title=f"{env}, held-out")
         for change in experiment.changes:
             here = {one["method"]: one for one in answers if one["change"] == change}
-            cell = lambda m, here=here: (
-                f"{here[m]['mean']:.3f}±{here[m]['std']:.3f}" if m in here else "no run"
-            )
-            table.add_row(change, "ours", *map(cell, experiment.methods))
-            theirs = (printed(change, method) for method in experiment.methods)
-            table.add_row("", "paper", *theirs)
+            for method in experiment.methods:
+                one = here.get(method)
+                ours = f"{one['mean']:.3f}±{one['std']:.3f}" if one else "no run"
+                table.add_row(change, method, ours, printed(change, method))
+            table.add_section()
         study.console.print(table)
         study.console.print(beaten(answers))
 
