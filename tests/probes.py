@@ -174,8 +174,11 @@ class Forgetful(AbstractPolicy):
     def start(self, slots):
         return self.policy.start(slots)
 
-    def act(self, memory, glance, key):
-        return memory, self.policy.act(memory, glance, key)[1]
+    def luck(self, slots, key):
+        return self.policy.luck(slots, key)
+
+    def act(self, memory, glance, luck):
+        return memory, self.policy.act(memory, glance, luck)[1]
 
 
 def best_without_memory(task):

@@ -146,7 +146,7 @@ def test_arrivals_come_to_any_empty_cell_as_often(key):
     world = dataclasses.replace(world, position=world.position.at[3].set(-1))
     keys = jax.random.split(key, 29_000)
     swap = jax.jit(jax.vmap(ENV.swap, in_axes=(None, None, 0)))
-    after = swap(world, PRESENT[1], keys)
+    after = swap(world, PRESENT[1], jax.vmap(ENV.luck)(keys))
     cell = np.asarray(after.position[:, 3] @ jnp.array([6, 1]))
     share = np.bincount(cell, minlength=36)[np.bincount(cell, minlength=36) > 0]
     assert len(share) == 36 - 3 - 3  # three bodies, three foods

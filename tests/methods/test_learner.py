@@ -170,9 +170,10 @@ def test_rewards_that_never_come_stay_finite():
 def test_exploring_takes_only_what_is_available(key):
     values = jnp.array([[3.0, 2.0, 1.0]] * 4000)
     available = jnp.array([[False, True, True]] * 4000)
-    greedy = explore(values, available, jnp.float32(0), key)
+    dice = jax.random.uniform(key, (4000, 4))
+    greedy = explore(values, available, jnp.float32(0), dice)
     assert np.all(np.asarray(greedy) == 1)
-    half = np.asarray(explore(values, available, jnp.float32(0.5), key))
+    half = np.asarray(explore(values, available, jnp.float32(0.5), dice))
     assert set(half) == {1, 2} and (half == 2).mean() == pytest.approx(0.25, abs=0.03)
 
 

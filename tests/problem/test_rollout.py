@@ -126,7 +126,7 @@ def test_bodies_that_stay_keep_their_place_and_level_through_a_swap(key):
     env = Foraging()
     present = env.spec.present
     board = env.reset(present(jnp.array(2)), key)
-    after = env.swap(board, present(jnp.array(1)), key)
+    after = env.swap(board, present(jnp.array(1)), env.luck(key))
     assert np.array_equal(board.position[:3], after.position[:3])
     assert np.array_equal(board.level[:3], after.level[:3])
     assert np.array_equal(after.position[3], [-1, -1]) and after.level[3] == 0

@@ -146,11 +146,11 @@ def test_the_switching_response_is_the_team_of_whoever_is_there(model):
     alone = dict.fromkeys((0, 1), blank)
     for t, glance in enumerate(seen):
         told = eqx.tree_at(lambda g: g.group, glance, jnp.array(t % 2))
-        memory, action = policy.act(memory, told, jax.random.key(0))
+        memory, action = policy.act(memory, told, None)
         expected = {}
         for k, agents in enumerate((model.agents, other)):
             alone[k], expected[k] = Actor(env=ENV, agents=agents).act(
-                alone[k], glance, jax.random.key(0)
+                alone[k], glance, None
             )
         assert np.array_equal(action, expected[1 - t % 2])
 
@@ -177,12 +177,12 @@ def test_who_is_told_remembers_another_past():
     glance = next(begin_to_see(1))
     actor = Actor(env=ENV, agents=learner.model.agents, known=known)
     look = lambda k: actor.act(
-        actor.start(2), eqx.tree_at(lambda g: g.group, glance, jnp.array(k)), KEY
+        actor.start(2), eqx.tree_at(lambda g: g.group, glance, jnp.array(k)), None
     )
     assert not np.allclose(look(0)[0][0], look(1)[0][0])
     blind = Actor(env=ENV, agents=learner.model.agents, known=0 * known)
     same = lambda k: blind.act(
-        blind.start(2), eqx.tree_at(lambda g: g.group, glance, jnp.array(k)), KEY
+        blind.start(2), eqx.tree_at(lambda g: g.group, glance, jnp.array(k)), None
     )
     assert np.allclose(same(0)[0][0], same(1)[0][0])
 

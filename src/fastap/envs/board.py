@@ -1,8 +1,11 @@
 """A board of foragers and food, and how to write down what is on it."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int8, Num
 
 Levels = tuple[tuple[int, int], ...]  # for each kind: how many, highest level
@@ -98,20 +101,34 @@ def one_hot(
 
     A coordinate is -1 or one of `window` values; what is out of range is zeros.
     """
-    things = triples.reshape(*triples.shape[:-1], triples.shape[-1] // 3, 3)
-    coded, first = [], 0
-    for count, highest in levels:
-        part, first = things[..., first : first + count, :], first + count
-        for i, width in enumerate((window, window, highest)):
-            shifted = part[..., i] + (i < 2)
-            code = jax.nn.one_hot(shifted, width + 1)
-            coded.append(code.reshape(*triples.shape[:-1], count * (width + 1)))
-    return jnp.concatenate(coded, axis=-1)
+    source, value = one_hot_table(window, levels)
+    asked = triples[..., source]
+    return (asked == jnp.broadcast_to(value, asked.shape)).astype(jnp.float32)
 
 
 def one_hot_width(window: int, levels: Levels) -> int:
     """Count the entries of those vectors."""
-    return sum(count * (2 * window + 2 + highest + 1) for count, highest in levels)
+    return len(one_hot_table(window, levels)[0])
+
+
+@functools.cache
+def one_hot_table(window: int, levels: Levels) -> tuple[np.ndarray, np.ndarray]:
+    """Say which number each entry asks about, and for which value it is one.
+
+    All rows of the things of one kind come first, then columns, then levels.
+    """
+    entries, first = [], 0
+    for count, highest in levels:
+        ranges = (range(-1, window), range(-1, window), range(highest + 1))
+        entries += [
+            (3 * thing + i, value)
+            for i, values in enumerate(ranges)
+            for thing in range(first, first + count)
+            for value in values
+        ]
+        first += count
+    source, value = np.array(entries, np.int32).T
+    return source, value
 
 
 def pick(free: Bool[Array, " cells"], chance: Float[Array, ""]) -> Int[Array, ""]:

@@ -69,10 +69,10 @@ class FromJaxMARL(Env):
         return Borrowed(state, seen)
 
     def swap(
-        self, world: Borrowed, present: Bool[Array, " N"], key: PRNGKeyArray
+        self, world: Borrowed, present: Bool[Array, " N"], luck: PRNGKeyArray
     ) -> Borrowed:
         """Change nothing: bodies stay, only policies change."""
-        del present, key
+        del present, luck
         return world
 
     def step(
@@ -200,7 +200,8 @@ def _decide(
     view, group, swap = now
     there = jnp.ones(spec.slots, bool)
     minds = players.change(minds, spec, swap, ~there)
-    return players.act(minds, spec, look(view, minds, there, group, None), key)
+    glance = look(view, minds, there, group, None)
+    return players.act(minds, spec, glance, players.luck(spec, key))
 
 
 def check_bridge(game: Any, agents: list[str], controlled: int, horizon: int) -> None:

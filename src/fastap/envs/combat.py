@@ -138,10 +138,10 @@ class Combat(Env):
         return Battle(units.replace(unit_positions=position), present, goal, nobody)
 
     def swap(
-        self, world: Battle, present: Bool[Array, " N"], key: PRNGKeyArray
+        self, world: Battle, present: Bool[Array, " N"], luck: PRNGKeyArray
     ) -> Battle:
         """Change nothing: the team's size is fixed, bodies keep their health."""
-        del present, key
+        del present, luck
         return world
 
     def step(

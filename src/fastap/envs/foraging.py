@@ -33,6 +33,7 @@ from fastap.problem.spec import (
 )
 
 NONE, NORTH, SOUTH, WEST, EAST, LOAD = range(6)
+Luck = Float[Array, "arriving C"]  # the level, then a score for every cell
 
 
 class Foraging(Env):
@@ -113,23 +114,24 @@ class Foraging(Env):
         food_level = jnp.where(food[:, 0] >= 0, top if self.coop else drawn, 0)
         return Board(position, level, present, food, food_level, food_level.sum())
 
-    def swap(
-        self, world: Board, present: Bool[Array, " N"], key: PRNGKeyArray
-    ) -> Board:
+    def luck(self, key: PRNGKeyArray) -> Luck:
+        """Draw a number for the level of each arrival, and a score for each cell."""
+        arriving = self.agents - self.spec.permanent
+        return jax.random.uniform(key, (arriving, 1 + self.rows * self.columns))
+
+    def swap(self, world: Board, present: Bool[Array, " N"], luck: Luck) -> Board:
         """Take who leaves off the board; put who arrives on an empty cell.
 
         Every cell has a score of its own, so that what the others did before
         moves an arrival only if one of them stands in its place.
         """
-        arriving = self.agents - self.spec.permanent
-        k_place, k_level = jax.random.split(key)
-        score = jax.random.uniform(k_place, (arriving, self.rows * self.columns))
-        level = jax.random.randint(k_level, (arriving,), 1, self.highest + 1)
+        level = 1 + jnp.floor(luck[:, 0] * self.highest).astype(int)
+        score = luck[:, 1:]
         came = present & ~world.present
         position = jnp.where(present[:, None], world.position, -1)
         levels = jnp.where(present, world.level, 0)
         taken = self._occupied(world.food, world.food_level > 0)
-        for i in range(arriving):
+        for i in range(len(luck)):
             slot = self.spec.permanent + i
             empty = ~(taken | self._occupied(position, present & ~came))
             cell = self._unflatten(jnp.argmax(jnp.where(empty, score[i], -1.0)))

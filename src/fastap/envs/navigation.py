@@ -12,6 +12,7 @@ from fastap.envs.particles import (
     Arena,
     Body,
     advance,
+    anywhere,
     arrive,
     between,
     everything,
@@ -78,11 +79,15 @@ class Navigation(Env):
         """Place agents and landmarks at random."""
         return settle(present, self.landmarks, 1.0, key)
 
+    def luck(self, key: PRNGKeyArray) -> Float[Array, "n 2"]:
+        """Draw a place for everybody who can arrive."""
+        return anywhere(self.spec.slots - self.spec.permanent, key)
+
     def swap(
-        self, world: Arena, present: Bool[Array, " N"], key: PRNGKeyArray
+        self, world: Arena, present: Bool[Array, " N"], luck: Float[Array, "n 2"]
     ) -> Arena:
-        """Remove who leaves; put who arrives at a random place."""
-        return arrive(world, present, self.spec.permanent, key)
+        """Remove who leaves; put who arrives at its place."""
+        return arrive(world, present, luck)
 
     def step(
         self, world: Arena, action: Int[Array, " N"], key: PRNGKeyArray

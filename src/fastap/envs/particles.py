@@ -123,16 +123,20 @@ def length(vector: Float[Array, "*n 2"]) -> Float[Array, "*n"]:
     return jnp.sqrt(vector[..., 0] ** 2 + vector[..., 1] ** 2)
 
 
-def arrive(
-    world: Arena, present: Bool[Array, " M"], first: int, key: PRNGKeyArray
-) -> Arena:
-    """Put arriving bodies anywhere, at rest; remove who leaves.
+def anywhere(count: int, key: PRNGKeyArray) -> Float[Array, "n 2"]:
+    """Draw places for some bodies."""
+    return jax.random.uniform(key, (count, 2), minval=-1.0, maxval=1.0)
 
-    Only bodies from slot `first` on can come and go.
+
+def arrive(
+    world: Arena, present: Bool[Array, " M"], place: Float[Array, "n 2"]
+) -> Arena:
+    """Put arriving bodies in their places, at rest; remove who leaves.
+
+    Only the last n bodies can come and go.
     """
-    count = len(present)
-    place = jax.random.uniform(key, (count - first, 2), minval=-1.0, maxval=1.0)
-    place = jnp.concatenate([jnp.zeros((first, 2)), place])
+    stay = jnp.zeros((len(present) - len(place), 2))
+    place = jnp.concatenate([stay, place])
     stayed = (world.present & present)[:, None]
     position = jnp.where(stayed, world.position, place)
     return Arena(
@@ -148,7 +152,7 @@ def settle(
 ) -> Arena:
     """Place all bodies and marks at random, at rest."""
     k_body, k_mark = jax.random.split(key)
-    position = jax.random.uniform(k_body, (len(present), 2), minval=-1.0, maxval=1.0)
+    position = anywhere(len(present), k_body)
     mark = jax.random.uniform(k_mark, (marks, 2), minval=-spread, maxval=spread)
     position = jnp.where(present[:, None], position, 0.0)
     return Arena(position, jnp.zeros_like(position), present, mark)

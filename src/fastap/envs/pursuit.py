@@ -10,6 +10,7 @@ from fastap.envs.particles import (
     Arena,
     Body,
     advance,
+    anywhere,
     arrive,
     between,
     everything,
@@ -86,11 +87,15 @@ class Pursuit(Env):
         """Place predators, prey and obstacles at random."""
         return settle(with_prey(present), self.obstacles, 0.9, key)
 
+    def luck(self, key: PRNGKeyArray) -> Float[Array, "n 2"]:
+        """Draw a place for everybody who can arrive."""
+        return anywhere(1 + self.spec.slots - self.spec.permanent, key)
+
     def swap(
-        self, world: Arena, present: Bool[Array, " N"], key: PRNGKeyArray
+        self, world: Arena, present: Bool[Array, " N"], luck: Float[Array, "n 2"]
     ) -> Arena:
-        """Remove who leaves; put who arrives at a random place."""
-        return arrive(world, with_prey(present), self.spec.permanent, key)
+        """Remove who leaves; put who arrives at its place."""
+        return arrive(world, with_prey(present), luck)
 
     def step(
         self, world: Arena, action: Int[Array, " N"], key: PRNGKeyArray

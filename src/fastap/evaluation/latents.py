@@ -34,7 +34,7 @@ def recall(env: Env, model: Model, episode: Episode) -> Thoughts:
         observation, available, last, present, group = now
         slots = jnp.arange(n)
         glance = Glance(observation, available, last, slots, present, group, None)
-        memory, e, _ = actor.look(memory, glance, jax.random.key(0))
+        memory, e, _ = actor.look(memory, glance)
         return memory, (e, jnp.concatenate([e, *memory], axis=1))
 
     seen = (episode.observation[:-1, :n], episode.available[:-1, :n], before)

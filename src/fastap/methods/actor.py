@@ -12,6 +12,7 @@ from fastap.problem.rollout import AbstractPolicy, Glance
 from fastap.problem.spec import Env
 
 Mind = tuple[Float[Array, "P H"], Float[Array, "P M"]]  # of values and beliefs
+Luck = tuple[Float[Array, "P D"], Float[Array, "P _"]] | None  # noise and dice
 
 
 class Actor(AbstractPolicy):
@@ -33,25 +34,34 @@ class Actor(AbstractPolicy):
         doubt = self.local.start()
         return memory, jnp.broadcast_to(doubt, (slots, *doubt.shape))
 
+    def luck(self, slots: int, key: PRNGKeyArray) -> Luck:
+        """Draw the noise of beliefs and the dice of exploration, if there are any."""
+        if self.epsilon is None:
+            return None
+        k_belief, k_explore = jax.random.split(key)
+        noise = jax.random.normal(k_belief, (slots, self.local.width))
+        return noise, jax.random.uniform(k_explore, (slots, 1 + self.env.spec.actions))
+
     def act(
-        self, memory: Mind, glance: Glance, key: PRNGKeyArray
+        self, memory: Mind, glance: Glance, luck: Luck
     ) -> tuple[Mind, Int[Array, " P"]]:
         """Value the available actions and take the best, or any."""
-        k_belief, k_explore = jax.random.split(key)
-        memory, _, values = self.look(memory, glance, k_belief)
-        if self.epsilon is None:
+        if luck is None or self.epsilon is None:
+            memory, _, values = self.look(memory, glance)
             return memory, best(values, glance.available)
-        return memory, explore(values, glance.available, self.epsilon, k_explore)
+        noise, dice = luck
+        memory, _, values = self.look(memory, glance, noise)
+        return memory, explore(values, glance.available, self.epsilon, dice)
 
     def look(
-        self, memory: Mind, glance: Glance, key: PRNGKeyArray
+        self, memory: Mind, glance: Glance, noise: Float[Array, "P D"] | None = None
     ) -> tuple[Mind, Float[Array, "P D"], Float[Array, "P A"]]:
         """Look once and remember; say what is believed and what actions are worth."""
         now = (glance.observation, glance.last, glance.group)
         seen = inputs(self.env, self.known, *now)
         each = jax.vmap(lambda net, *x: net(*x))
         doubt, belief = each(self.local, memory[1], seen)
-        e = belief.mean if self.epsilon is None else belief.sample(key)
+        e = belief.mean if noise is None else belief.at(noise)
         told = jnp.concatenate([seen, e], axis=1)
         past, values = each(self.agents, memory[0], told)
         return (past, doubt), e, values
@@ -72,10 +82,12 @@ def explore(
     values: Float[Array, "P A"],
     available: Bool[Array, "P A"],
     epsilon: Float[Array, ""],
-    key: PRNGKeyArray,
+    dice: Float[Array, "P _"],
 ) -> Int[Array, " P"]:
-    """Take the best available action or, with probability epsilon, any."""
-    dice = jax.random.uniform(key, (len(values), 1 + values.shape[1]))
+    """Take the best available action or, with probability epsilon, any.
+
+    The first of the dice says whether to explore, the others what to take.
+    """
     return best(jnp.where(dice[:, :1] < epsilon, dice[:, 1:], values), available)
 
 

@@ -24,7 +24,10 @@ class Gaussian(eqx.Module):
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "*n D"]:
         """Draw one vector from each."""
-        noise = jax.random.normal(key, self.mean.shape)
+        return self.at(jax.random.normal(key, self.mean.shape))
+
+    def at(self, noise: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
+        """Go so many deviations away from the means."""
         return self.mean + jnp.exp(0.5 * self.log_var) * noise
 
     def kl(self, other: "Gaussian") -> Float[Array, "*n D"]:

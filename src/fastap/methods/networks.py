@@ -280,8 +280,8 @@ class Monotone(AbstractMixer):
             rectified, [2 * self.width, 4 * self.width]
         )
         first = jnp.abs(self.first(to_first)).reshape(-1, self.width)
-        # Sums, not products of tiny matrices, which a CPU does one by one.
-        mixed = jnp.sum(values[:, None] * first, axis=0)
+        # Agent by agent: products and sums of tiny tables are slow on a CPU.
+        mixed = functools.reduce(jnp.add, map(jnp.multiply, values, first))
         hidden = jax.nn.elu(mixed + entered[5 * self.width :])
         last = jnp.abs(self.last(to_last))
         return jnp.sum(hidden * last) + self.last_bias(to_bias)[0]

@@ -98,7 +98,8 @@ def shelve(
     own = jnp.take(labels, replay.group[:, 0].astype(int), mode="clip")
     label = jnp.where(there, own, kinds)
     count = jnp.sum(label[:, None] == jnp.arange(kinds)[None], axis=0)
-    order = jnp.argsort(label) if kinds > 1 else jnp.arange(capacity)
+    # Numbers that carry their place are sorted several times faster than pairs.
+    order = jnp.sort(label * capacity + jnp.arange(capacity)) % capacity
     return Shelves(order, jnp.cumsum(count) - count, count)
 
 

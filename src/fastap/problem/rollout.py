@@ -1,6 +1,7 @@
 """One episode is one scan: the same for training, evaluation and self-play."""
 
 import abc
+import functools
 from typing import Any, Literal
 
 import equinox as eqx
@@ -36,9 +37,18 @@ class AbstractPolicy(eqx.Module):
     def start(self, slots: int) -> PyTree[Array]:
         """Return the empty memory of each slot, slots first."""
 
+    def luck(self, slots: int, key: PRNGKeyArray) -> Any:
+        """Draw what `act` leaves to chance: by default, the key to draw it with.
+
+        It is called for all steps at once, before the episode, which is much
+        faster than to draw a few numbers in every step.
+        """
+        del slots
+        return key
+
     @abc.abstractmethod
     def act(
-        self, memory: PyTree[Array], glance: Glance, key: PRNGKeyArray
+        self, memory: PyTree[Array], glance: Glance, luck: Any
     ) -> tuple[PyTree[Array], Int[Array, " P"]]:
         """Look once, remember, and choose."""
 
@@ -92,27 +102,32 @@ class Players(eqx.Module):
         mates = jax.tree.map(wipe, minds.mates, blank.mates)
         return Minds(minds.controlled, mates, jnp.where(forget, -1, minds.last))
 
+    def luck(self, spec: Spec, key: PRNGKeyArray) -> tuple[Any, Any]:
+        """Draw what both sides leave to chance in one step."""
+        k_controlled, k_mates = jax.random.split(key)
+        mine = self.controlled.luck(spec.controlled, k_controlled)
+        return mine, self.mates.luck(spec.mates, k_mates)
+
     def act(
-        self, minds: Minds, spec: Spec, glance: Glance, key: PRNGKeyArray
+        self, minds: Minds, spec: Spec, glance: Glance, luck: tuple[Any, Any]
     ) -> tuple[Minds, Int[Array, " N"]]:
         """Let every slot choose its action from a glance of all slots."""
-        k_controlled, k_mates = jax.random.split(key)
         n = spec.controlled
         mine, ours = self.controlled.act(
-            minds.controlled, _slots(glance, 0, n), k_controlled
+            minds.controlled, _slots(glance, 0, n), luck[0]
         )
         theirs = _slots(glance, n, spec.slots)
         if self.memory == "watched":
 
             def watch(memory, group):
                 seen = eqx.tree_at(lambda g: g.group, theirs, group)
-                return self.mates.act(memory, seen, k_mates)
+                return self.mates.act(memory, seen, luck[1])
 
             groups = jnp.arange(self.mates.groups)
             mates, chosen = jax.vmap(watch)(minds.mates, groups)
             other = chosen[glance.group]
         else:
-            mates, other = self.mates.act(minds.mates, theirs, k_mates)
+            mates, other = self.mates.act(minds.mates, theirs, luck[1])
         action = jnp.where(glance.present, jnp.concatenate([ours, other]), 0)
         return Minds(mine, mates, jnp.where(glance.present, action, -1)), action
 
@@ -136,24 +151,26 @@ def film(
     k_reset, k_arrive, k_world, k_act = jax.random.split(key, 4)
     each = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
     steps = jnp.arange(spec.horizon)
-    keys = (each(k_arrive, steps), each(k_world, steps), each(k_act, steps))
+    arrivals = jax.vmap(env.luck)(each(k_arrive, steps))
+    actions = jax.vmap(functools.partial(players.luck, spec))(each(k_act, steps))
+    chance = (arrivals, each(k_world, steps), actions)
     present = jax.vmap(spec.present)(schedule.size)
     before = jnp.concatenate([present[:1], present[:-1]])
 
     def step(carry, now):
         world, minds = carry
-        there, arrived, group, swap, (k_arrive, k_world, k_act) = now
+        there, arrived, group, swap, (arrival, k_world, luck) = now
         if spec.least < spec.mates:  # otherwise nobody ever comes or goes
-            world = env.swap(world, there, k_arrive)
+            world = env.swap(world, there, arrival)
         minds = players.change(minds, spec, swap, arrived)
         view = env.view(world)
         glance = look(view, minds, there, group, world)
-        minds, action = players.act(minds, spec, glance, k_act)
+        minds, action = players.act(minds, spec, glance, luck)
         after, outcome = env.step(world, action, k_world)
         return (after, minds), (view, action, outcome, world)
 
     start = (env.reset(present[0], k_reset), players.start(spec))
-    when = (present, present & ~before, schedule.group, schedule.swap, keys)
+    when = (present, present & ~before, schedule.group, schedule.swap, chance)
     (end, _), (views, action, outcome, worlds) = jax.lax.scan(step, start, when)
     views, worlds = jax.tree.map(append, (views, worlds), (env.view(end), end))
     return record(spec, schedule, present, (views, action, outcome)), worlds

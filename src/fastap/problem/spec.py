@@ -112,8 +112,16 @@ class Env(eqx.Module):
     def reset(self, present: Bool[Array, " N"], key: PRNGKeyArray) -> Any:
         """Begin an episode with these agents."""
 
+    def luck(self, key: PRNGKeyArray) -> Any:
+        """Draw what `swap` leaves to chance: by default, the key to draw it with.
+
+        It is called for all steps at once, before the episode, which is much
+        faster than to draw a few numbers in every step.
+        """
+        return key
+
     @abc.abstractmethod
-    def swap(self, world: Any, present: Bool[Array, " N"], key: PRNGKeyArray) -> Any:
+    def swap(self, world: Any, present: Bool[Array, " N"], luck: Any) -> Any:
         """Let bodies leave and arrive until just these are there."""
 
     @abc.abstractmethod

@@ -203,11 +203,14 @@ class Switching(AbstractPolicy):
         wide = lambda x: jnp.broadcast_to(x[:, None], (slots, count, *x.shape[1:]))
         return jax.tree.map(wide, self.team.start(slots))
 
+    def luck(self, slots: int, key: PRNGKeyArray) -> None:
+        """Leave nothing to chance."""
+
     def act(
-        self, memory: PyTree[Array], glance: Glance, key: PRNGKeyArray
+        self, memory: PyTree[Array], glance: Glance, luck: None
     ) -> tuple[PyTree[Array], Int[Array, " P"]]:
         """Let all teams look; do what the response to the present group would."""
-        look = lambda team, memory: team.act(memory, glance, key)
+        look = lambda team, memory: team.act(memory, glance, luck)
         each = jax.vmap(look, in_axes=(0, 1), out_axes=(1, 0))
         memory, actions = each(self.team, memory)
         return memory, actions[self.response[glance.group]]

@@ -70,11 +70,13 @@ def flee(
     def step(carry, key):
         world, memory, last = carry
         k_hunt, k_flee = jax.random.split(key)
+        luck = hunters.luck(spec.slots, k_hunt)
         view = env.view(world)
         now = (view.observation, view.available, last, slots, there, group, world)
-        memory, action = hunters.act(memory, Glance(*now), k_hunt)
+        memory, action = hunters.act(memory, Glance(*now), luck)
         seen = env.prey_view(world)
-        flight = explore(prey.values(seen)[None], moves, epsilon, k_flee)[0]
+        dice = jax.random.uniform(k_flee, (1, 1 + spec.actions))
+        flight = explore(prey.values(seen)[None], moves, epsilon, dice)[0]
         after = env.advance(world, jnp.append(action, flight))
         return (after, memory, action), (seen, flight, fear(after))
 

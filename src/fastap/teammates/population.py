@@ -1,6 +1,7 @@
 """Many groups behind one policy: networks, scripts, or your own function."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -25,13 +26,16 @@ class Population(AbstractPolicy):
         """Return an empty memory for each slot."""
         return Actor(env=self.env, agents=self.agents).start(slots)
 
+    def luck(self, slots: int, key: PRNGKeyArray) -> None:
+        """Leave nothing to chance."""
+
     def act(
-        self, memory: Mind, glance: Glance, key: PRNGKeyArray
+        self, memory: Mind, glance: Glance, luck: None
     ) -> tuple[Mind, Int[Array, " P"]]:
         """Let the group that is there choose, without exploring."""
         agents = jax.tree.map(lambda x: x[glance.group, glance.slot], self.agents)
         team = Actor(env=self.env, agents=agents)
-        return team.act(memory, glance, key)
+        return team.act(memory, glance, luck)
 
 
 class Only(AbstractPolicy):
@@ -45,12 +49,16 @@ class Only(AbstractPolicy):
         """Return the group's empty memory."""
         return self.policy.start(slots)
 
+    def luck(self, slots: int, key: PRNGKeyArray) -> Any:
+        """Draw what the group leaves to chance."""
+        return self.policy.luck(slots, key)
+
     def act(
-        self, memory: PyTree[Array], glance: Glance, key: PRNGKeyArray
+        self, memory: PyTree[Array], glance: Glance, luck: Any
     ) -> tuple[PyTree[Array], Int[Array, " P"]]:
         """Let the group choose."""
         told = eqx.tree_at(lambda g: g.group, glance, self.group)
-        return self.policy.act(memory, told, key)
+        return self.policy.act(memory, told, luck)
 
 
 def only(policy: AbstractPolicy, group: Int[Array, ""], slots: slice) -> AbstractPolicy:
@@ -71,18 +79,22 @@ class Mixed(AbstractPolicy):
         """Return the empty memories of every part."""
         return tuple(part.start(slots) for part in self.parts)
 
+    def luck(self, slots: int, key: PRNGKeyArray) -> tuple[Any, ...]:
+        """Draw what every part leaves to chance."""
+        return tuple(part.luck(slots, key) for part in self.parts)
+
     def act(
-        self, memory: tuple[PyTree[Array], ...], glance: Glance, key: PRNGKeyArray
+        self, memory: tuple[PyTree[Array], ...], glance: Glance, luck: tuple[Any, ...]
     ) -> tuple[tuple[PyTree[Array], ...], Int[Array, " P"]]:
         """Let every part choose and take the choice of the group that is there."""
         first, chosen, memories = 0, jnp.zeros(len(glance.slot), int), []
-        for part, old in zip(self.parts, memory, strict=True):
+        for part, old, drawn in zip(self.parts, memory, luck, strict=True):
             own = glance.group - first
             here = (own >= 0) & (own < part.groups)
             seen = eqx.tree_at(
                 lambda g: g.group, glance, jnp.clip(own, 0, part.groups - 1)
             )
-            new, action = part.act(old, seen, key)
+            new, action = part.act(old, seen, drawn)
             memories.append(new)
             chosen = jnp.where(here, action, chosen)
             first += part.groups
