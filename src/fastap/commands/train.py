@@ -2,14 +2,12 @@
 
 import dataclasses
 import os
-import platform
 import shlex
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -181,16 +179,10 @@ class Train:
 
 
 def facts() -> dict[str, Any]:
-    """Say what a run was made with."""
-    import jax
+    """Say what a run was made with, and how."""
+    from fastap.teammates.zoo import made_with
 
-    packages = ("fastap", "jax", "equinox", "optax", "numpy")
-    versions = {"python": platform.python_version()}
-    return {
-        "versions": versions | {name: version(name) for name in packages},
-        "device": jax.devices()[0].device_kind,
-        "command": shlex.join(["fastap", *sys.argv[1:]]),
-    }
+    return made_with() | {"command": shlex.join(["fastap", *sys.argv[1:]])}
 
 
 @dataclasses.dataclass(frozen=True)

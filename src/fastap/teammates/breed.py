@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -25,6 +26,7 @@ from fastap.teammates.population import Population, mix
 from fastap.teammates.scripted import Chaser
 
 DISCOUNT, TARGET_EVERY = 0.95, 200
+PIECE = 25  # rounds in one compiled call, at most
 HOME = 1.5  # farther out than this, a prey has left the arena
 
 
@@ -163,9 +165,20 @@ def learn(
         memory,
         key,
     )
-    rounds = jnp.arange(breeding.rounds)
-    (learner, _, _), _ = jax.jit(lambda start: jax.lax.scan(turn, start, rounds))(start)
+    learner, _, _ = in_pieces(
+        functools.partial(jax.lax.scan, turn), start, breeding.rounds
+    )
     return learner[0]
+
+
+def in_pieces(train: Callable[..., Any], state: Any, rounds: int) -> Any:
+    """Train in compiled calls of a few rounds, so that an interrupt is heard soon."""
+    length = next(n for n in range(PIECE, 0, -1) if rounds % n == 0)
+    program = jax.jit(train)
+    for first in range(0, rounds, length):
+        state, _ = program(state, first + jnp.arange(length))
+        jax.block_until_ready(state)
+    return state
 
 
 def hunt(env: Pursuit, prey: Nerves, breeding: Breeding, seed: int) -> Population:
@@ -177,8 +190,7 @@ def hunt(env: Pursuit, prey: Nerves, breeding: Breeding, seed: int) -> Populatio
     tasks = Lesson(jnp.ones(count), no_conventions(count))
     keys = jax.vmap(jax.random.key)(seed + jnp.arange(count))
     runs = jax.jit(jax.vmap(drill.start))(tasks, plain(jnp.full(count, 5e-4)), keys)
-    rounds = jnp.arange(breeding.hunts.rounds(spec.horizon))
-    runs, _ = jax.jit(drill.improve, donate_argnums=0)(runs, rounds)
+    runs = in_pieces(drill.improve, runs, breeding.hunts.rounds(spec.horizon))
     return Population(env=env, agents=runs.learner.model.agents, groups=count)
 
 

@@ -92,17 +92,24 @@ def parameters(env: Env) -> dict[str, Any]:
 
 def describe(env: Env, name: str, command: str) -> dict[str, Any]:
     """Begin a manifest."""
-    packages = ("jax", "equinox", "optax", "numpy")
-    versions = {"fastap": __version__, "python": platform.python_version()}
     return {
         "schema": SCHEMA,
         "name": name,
         "env": env.spec.name,
         "parameters": parameters(env),
         "layout": layout(env),
+        **made_with(),
+        "command": command,
+    }
+
+
+def made_with() -> dict[str, Any]:
+    """Say by which software and on which machine something is made."""
+    packages = ("jax", "equinox", "optax", "numpy")
+    versions = {"fastap": __version__, "python": platform.python_version()}
+    return {
         "versions": versions | {package: version(package) for package in packages},
         "device": jax.devices()[0].device_kind,
-        "command": command,
     }
 
 
