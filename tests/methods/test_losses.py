@@ -15,6 +15,7 @@ from fastap.methods.losses import (
     Distil,
     Reconstruct,
     Sizes,
+    gated,
     log_det,
     mi_bound,
     separation,
@@ -124,6 +125,25 @@ def test_absent_labels_repel():
     assert float(push(0.1)[0, 0, 0]) > 0  # descending moves away, to the left
     assert float(push(-0.1)[0, 0, 0]) < 0
     assert np.allclose(push(5.0), 0, atol=1e-6)
+
+
+def test_escp_asks_for_agreement_first_and_for_difference_then():
+    member = labelled([[0, 0, 1, 1]])
+    old, unseen = jnp.zeros((3, 1)), jnp.zeros(3, bool)
+    at = lambda gap: jnp.array([[[0.0], [gap], [1.0], [1.0 + gap]]])
+    value = lambda beliefs: gated(beliefs, member, old, unseen)[0]
+    # half a gap from the centres: the root mean square, times 50
+    apart = -2 * np.log(1.001)
+    assert float(value(at(0.02))) == pytest.approx(0.5 + 0.025 * apart, abs=1e-4)
+    assert float(value(at(0.4))) == pytest.approx(10.0, abs=1e-4)
+    pull = jax.grad(value)
+    assert float(pull(at(0.02))[0, 1, 0]) == pytest.approx(50 * 0.01 / 0.01 / 4)
+    assert np.allclose(pull(at(0.0)), 0, atol=1e-6)  # far apart, and agreed
+    near = jnp.array([[[0.0], [0.0], [0.1], [0.1]]])
+    assert float(pull(near)[0, 0, 0]) > 0 > float(pull(near)[0, 2, 0])
+    seen = jnp.array([True, True, False])
+    _, centre = gated(at(0.0), member, old - 0.5, seen)
+    assert np.allclose(centre[:, 0], [0.995 * -0.5, 0.995 * -0.5 + 0.005, -0.5])
 
 
 def test_what_is_not_valid_does_not_count():

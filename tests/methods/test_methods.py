@@ -188,7 +188,7 @@ def test_weights_are_the_papers_and_means_are_divided():
         find("fastapp")
 
 
-@pytest.mark.parametrize("name", ["fastap", "pearl", "escp", "liam"])
+@pytest.mark.parametrize("name", ["fastap", "pearl", "escp", "escp-gated", "liam"])
 def test_updates_bring_every_loss_down(name):
     how = dataclasses.replace(learning(name), standardise=False, target_every=10**6)
     start, method, lived = learner(name), METHODS[name], batch()

@@ -39,7 +39,8 @@ class Train:
     env: str = "lbf"
     """Which environment."""
     method: str = "fastap"
-    """qmix, pearl, escp, liam, odits, fastap, fastap-wo-crp, ..., oracle."""
+    """qmix, pearl, escp, escp-gated, liam, odits, fastap, fastap-wo-crp, ..., or
+    oracle."""
     beside: tuple[str, ...] | None = None
     """Configurations of the method, trained in the same program: of fastap its
     ablations, odits, and weights such as fastap:lce=10; of oracle qmix."""

@@ -13,6 +13,8 @@ from fastap.methods.beliefs import Gaussian, gaussian
 from fastap.methods.networks import MLP
 
 KAPPA, ETA, JITTER = 80.0, 0.01, 1e-3  # the paper's kernel and moving average
+SLOW, TO_AGREE, TO_DIFFER = 0.995, 50.0, 0.025  # ESCP's own average and weights,
+NEAR, AGREED = 0.1, 1e-3  # and the spreads from which and until which each counts
 
 
 class Sizes(eqx.Module):
@@ -101,10 +103,14 @@ class Separate(AbstractLoss):
         beliefs = context.e if self.belief == "local" else context.z[:, None]
         member = jax.nn.one_hot(context.label, self.labels)
         member = member * context.valid[..., None]
-        apart = jax.vmap(separation, in_axes=(1, None, 0, None))
-        loss, place = apart(beliefs, member, memory.place, memory.seen)
+        each = jax.vmap(self.apart, in_axes=(1, None, 0, None))
+        loss, place = each(beliefs, member, memory.place, memory.seen)
         seen = memory.seen | (member.sum((0, 1)) > 0)
         return loss.sum(), Centres(jax.lax.stop_gradient(place), seen)
+
+    def apart(self, *beliefs: Array) -> tuple[Float[Array, ""], Float[Array, "K D"]]:
+        """Return one believer's loss, and its new centres."""
+        return separation(*beliefs)
 
 
 def separation(
@@ -118,9 +124,8 @@ def separation(
     The gradient of the determinant goes through the means of this batch; a
     label that is not in it keeps its centre and repels without being moved.
     """
-    count = member.sum((0, 1))
+    count, mean = averages(belief, member)
     present = (count > 0)[:, None]
-    mean = jnp.einsum("tbk,tbd->kd", member, belief) / jnp.maximum(count, 1)[:, None]
     moved = ETA * jax.lax.stop_gradient(old) + (1 - ETA) * mean
     moved = jnp.where(seen[:, None], moved, mean)
     centre = jnp.where(present, moved, jax.lax.stop_gradient(old))
@@ -128,6 +133,15 @@ def separation(
     gap = jnp.square(belief - own).sum(-1)
     spread = jnp.sum(gap * (member @ (1 / jnp.maximum(count, 1))))
     return spread - log_det(centre, seen | (count > 0)), centre
+
+
+def averages(
+    belief: Float[Array, "T B D"], member: Float[Array, "T B K"]
+) -> tuple[Float[Array, " K"], Float[Array, "K D"]]:
+    """Count the beliefs about each label in a batch, and return their means."""
+    count = member.sum((0, 1))
+    total = jnp.einsum("tbk,tbd->kd", member, belief)
+    return count, total / jnp.maximum(count, 1)[:, None]
 
 
 def log_det(centre: Float[Array, "K D"], seen: Bool[Array, " K"]) -> Float[Array, ""]:
@@ -141,6 +155,39 @@ def log_det(centre: Float[Array, "K D"], seen: Bool[Array, " K"]) -> Float[Array
     kernel = jnp.where(both, jnp.exp(-KAPPA * gap), 0.0)
     kernel = kernel + jnp.where(eye, jnp.where(seen, JITTER, 1.0)[:, None], 0.0)
     return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(kernel))).sum()
+
+
+class Gate(Separate):
+    """ESCP as its authors train it: to agree comes first, to differ later.
+
+    Agreement is a root mean square and weighs 50, difference 0.025, and only
+    once beliefs agree; averages are slow.
+    """
+
+    def apart(self, *beliefs: Array) -> tuple[Float[Array, ""], Float[Array, "K D"]]:
+        """Return one believer's loss, and its new centres."""
+        return gated(*beliefs)
+
+
+def gated(
+    belief: Float[Array, "T B D"],
+    member: Float[Array, "T B K"],
+    old: Float[Array, "K D"],
+    seen: Bool[Array, " K"],
+) -> tuple[Float[Array, ""], Float[Array, "K D"]]:
+    """Return one agent's loss, and the new centres."""
+    count, mean = averages(belief, member)
+    present = (count > 0)[:, None]
+    slow = jnp.where(seen[:, None], SLOW * old + (1 - SLOW) * mean, mean)
+    centre = jax.lax.stop_gradient(jnp.where(present, slow, old))
+    gap = jnp.square(belief - member @ centre) * member.sum(-1, keepdims=True)
+    spread = gap.sum((0, 1)) / jnp.maximum(count.sum(), 1)
+    spread = jnp.sqrt(spread + 1e-12).mean()
+    held = jnp.where(spread < AGREED, jax.lax.stop_gradient(spread), spread)
+    known = seen | present[:, 0]
+    apart = -log_det(jnp.where(present, mean, old), known)
+    apart = jnp.where((spread < NEAR) & (known.sum() > 1), apart, 0.0)
+    return TO_AGREE * held + TO_DIFFER * apart, centre
 
 
 class Distil(AbstractLoss):

@@ -10,6 +10,7 @@ from fastap.methods.losses import (
     AbstractLoss,
     Compress,
     Distil,
+    Gate,
     Reconstruct,
     Separate,
 )
@@ -47,6 +48,7 @@ RECONSTRUCT = Term("rec", Reconstruct)
 DISTIL = Term("mi", Distil)
 TEAM_APART = Term("gce", functools.partial(Separate, "team"))
 LOCAL_APART = Term("lce", functools.partial(Separate, "local"))
+GATE = functools.partial(Gate, "local")
 
 point = functools.partial(Recurrent, certainty="none")
 squashed = functools.partial(Recurrent, certainty="squashed")
@@ -61,6 +63,9 @@ LIAM = Method(
     pace=1.4,
 )
 ESCP = Method("escp", squashed, losses=(LOCAL_APART,), labels="group", detach=True)
+ESCP_GATED = dataclasses.replace(
+    ESCP, name="escp-gated", losses=(Term("gate", GATE, weight=1.0),)
+)
 ODITS = Method(
     "odits",
     local=Recurrent,
@@ -88,7 +93,7 @@ ROWS = (
     dataclasses.replace(FASTAP, name="fastap-wo-crp", labels="group"),
     *(without(term) for term in FASTAP.losses),
     dataclasses.replace(FASTAP, name="fastap-zero", losses=()),
-    ORACLE,
+    *(ESCP_GATED, ORACLE),
 )
 METHODS = {method.name: method for method in ROWS}
 
