@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from fastap.envs import make
+from fastap.envs.foraging import Foraging
+from fastap.envs.prey import Fleeing
+from fastap.envs.pursuit import Pursuit
 from fastap.methods.learner import begin
 from fastap.methods.model import Learning
 from fastap.problem.rollout import Players
@@ -180,3 +183,10 @@ def test_the_shipped_teams_play_as_their_manifest_says():
 def test_seats_are_slots(folder):
     agents = jax.tree.map(lambda x: x[0], load(folder).policy.agents)
     assert seats(agents, np.s_[1:3]).leave.bias.shape == (2, 6)
+
+
+def test_predators_of_another_prey_have_another_layout():
+    scripted, trained = Pursuit(prey=Fleeing()), Pursuit()
+    assert store.layout(scripted) != store.layout(trained) == store.layout(Pursuit())
+    assert store.learnt(trained)["prey"].startswith("Trained ")
+    assert store.learnt(Foraging()) == {}

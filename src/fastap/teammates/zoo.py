@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -80,7 +81,7 @@ class Zoo:
 
 def layout(env: Env) -> str:
     """Hash what a network must know of an environment to read its observations."""
-    facts = {**dataclasses.asdict(env.spec), **parameters(env)}
+    facts = {**dataclasses.asdict(env.spec), **parameters(env), **learnt(env)}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -90,6 +91,15 @@ def parameters(env: Env) -> dict[str, Any]:
     return {k: v for k, v in fields.items() if isinstance(v, int | float | str | bool)}
 
 
+def learnt(env: Env) -> dict[str, str]:
+    """Tell apart what an environment has learnt itself: the prey of predator-prey."""
+    fields = {f.name: getattr(env, f.name) for f in dataclasses.fields(env)}
+    parts = {k: v for k, v in fields.items() if isinstance(v, eqx.Module)}
+    read = lambda part: b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(part))
+    digest = lambda part: hashlib.sha256(read(part)).hexdigest()[:16]
+    return {k: f"{type(v).__name__} {digest(v)}" for k, v in parts.items()}
+
+
 def describe(env: Env, name: str, command: str) -> dict[str, Any]:
     """Begin a manifest."""
     return {
@@ -97,6 +107,7 @@ def describe(env: Env, name: str, command: str) -> dict[str, Any]:
         "name": name,
         "env": env.spec.name,
         "parameters": parameters(env),
+        "learnt": learnt(env),
         "layout": layout(env),
         **made_with(),
         "command": command,
