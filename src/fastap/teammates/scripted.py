@@ -28,10 +28,10 @@ class AbstractScript(AbstractPolicy):
         del slots
 
     def act(
-        self, memory: None, glance: Glance, key: PRNGKeyArray
+        self, memory: None, glance: Glance, luck: PRNGKeyArray
     ) -> tuple[None, Int[Array, " P"]]:
         """Choose by what is seen now."""
-        return memory, self.choose(glance, key)
+        return memory, self.choose(glance, luck)
 
     @abc.abstractmethod
     def choose(self, glance: Glance, key: PRNGKeyArray) -> Int[Array, " P"]:
@@ -239,10 +239,10 @@ class Gatherer(AbstractPolicy):
         return jnp.full(slots, not self.gather)
 
     def act(
-        self, memory: Bool[Array, " P"], glance: Glance, key: PRNGKeyArray
+        self, memory: Bool[Array, " P"], glance: Glance, luck: PRNGKeyArray
     ) -> tuple[Bool[Array, " P"], Int[Array, " P"]]:
         """Shoot if possible, else walk."""
-        del key
+        del luck
         n, units = self.env.agents, glance.world.units
         alive = units.unit_alive[:n]
         rally = jnp.asarray(self.env.ally_spawns[0])
