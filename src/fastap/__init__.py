@@ -1,5 +1,7 @@
 """Cooperative agents that keep working when their teammates suddenly change."""
 
+from typing import Any
+
 from fastap.envs import make
 from fastap.problem.episode import Episode
 from fastap.problem.rollout import AbstractPolicy, Glance, Players, film, play
@@ -21,7 +23,18 @@ __all__ = [
     "Spec",
     "View",
     "film",
+    "load",
     "make",
     "parse",
     "play",
 ]
+
+
+def load(folder: Any) -> Any:
+    """Read a trained run: settings, curves, and agents that act.
+
+    Example: fastap.load("runs/lbf-fastap").agents()
+    """
+    from fastap.deploy.run import load
+
+    return load(folder)

@@ -16,60 +16,16 @@ from rich.console import Console
 from rich.table import Table
 
 from fastap.commands.doctor import Doctor
-from fastap.commands.edge import Enough, check_range, prepare, some
+from fastap.commands.edge import Enough, check_range, some
 from fastap.commands.evaluate import Eval
+from fastap.commands.export import Export
+from fastap.commands.quickstart import Quickstart
 from fastap.commands.report import Report
 from fastap.commands.reproduce import Reproduce
 from fastap.commands.train import Train
 from fastap.commands.zoo import Zoo
 from fastap.envs import ENVIRONMENTS
-from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
-
-
-@dataclasses.dataclass(frozen=True)
-class Quickstart:
-    """See the environments: a scripted team in each, with changing teammates.
-
-    Example: fastap quickstart --out quickstart
-    """
-
-    out: Path = Path("quickstart")
-    """Folder for the films."""
-    env: tuple[str, ...] = tuple(ENVIRONMENTS)
-    """Which environments."""
-    change: str = "U[5,8]"
-    """When teammates change: stationary, U[a,b], U[a,b]-same, U[a,b]-size, at[t]."""
-    episodes: int = 200
-    """How many episodes each figure of the table is a mean of."""
-    seed: int = 0
-    """Where chance begins."""
-    force: bool = False
-    """Overwrite what an earlier run left in the folder."""
-
-    def run(self, console: Console) -> None:
-        """Film one episode and play many, in each environment."""
-        from fastap.envs import make
-        from fastap.experiments.environments import example, expert, returns
-        from fastap.report.film import clip, save_film
-        from fastap.teammates.scripted import Random
-
-        change = parse(self.change)
-        check_range("--episodes", self.episodes, 1, 1_000_000)
-        check_range("--seed", self.seed, 0, 2**32 - 1)
-        envs = {name: make(name) for name in some(self.env)}
-        prepare(self.out, self.force)
-        table = Table("environment", "random team", "scripted team", "film")
-        for name, env in envs.items():
-            console.print(f"{name}: {self.episodes} episodes with {self.change} ...")
-            scores = [
-                float(returns(env, team, change, self.episodes, self.seed).mean())
-                for team in (Random(), expert(env))
-            ]
-            path = self.out / f"{name}.gif"
-            save_film(clip(*example(name, change, self.seed)), path)
-            table.add_row(name, *(f"{score:.3f}" for score in scores), str(path))
-        console.print(table)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +83,7 @@ Command = Annotated[
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Zoo, tyro.conf.subcommand("zoo")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]

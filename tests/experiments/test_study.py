@@ -6,6 +6,7 @@ import json
 import shutil
 import tarfile
 
+import numpy as np
 import pytest
 
 from fastap.cli import main
@@ -40,11 +41,34 @@ def rows_of(path):
 
 def test_every_figure_and_table_is_there(made):
     assert {path.stem for path in made.glob("*.png")} == FIGURES
-    assert {path.stem for path in made.glob("*.csv")} == {f"{n}-lbf" for n in TABLES}
+    judged = {name for name in TABLES if EXPERIMENTS[name].changes}
+    tables = {f"{n}-lbf" for n in TABLES} | {f"{n}-lbf-summary" for n in judged}
+    assert {path.stem for path in made.glob("*.csv")} == tables
     assert (made / "environments" / "environments.png").is_file()
     for path in made.glob("*.csv"):
         facts = json.loads(path.with_suffix(".json").read_text())
         assert facts["preset"] == "smoke" and facts["versions"]["jax"]
+        run = facts["runs"]["lbf-liam"]
+        assert run["seconds"] > 0 and run["command"] and run["device"]
+
+
+def test_summaries_are_of_the_same_scores(made):
+    scores = rows_of(made / "table1-lbf.csv")
+    for row in rows_of(made / "table1-lbf-summary.csv"):
+        same = ("method", "change")
+        here = [s for s in scores if all(s[name] == row[name] for name in same)]
+        mean = np.mean([float(s["return"]) for s in here])
+        assert float(row["mean"]) == pytest.approx(mean)
+        assert float(row["low"]) <= float(row["iqm"]) <= float(row["high"])
+
+
+def test_every_method_is_asked_what_its_memory_knows(made):
+    rows = rows_of(made / "context-lbf.csv")
+    assert [row["method"] for row in rows] == list(EXPERIMENTS["context"].methods)
+    for row in rows:
+        for lag in range(3):
+            assert 0 <= float(row[f"type after {lag}"]) <= 1
+            assert 0 <= float(row[f"cluster after {lag}"]) <= 1
 
 
 def test_tables_have_a_row_for_each_cell_and_seed(made):

@@ -68,6 +68,18 @@ def test_methods_of_two_runs_are_told_apart(made):
     assert made.with_suffix(".tex").read_text().count(r"\\") == 9
 
 
+def test_the_page_says_what_agents_know_and_how_seeds_spread(made):
+    text = made.read_text()
+    assert "What agents know of their teammates" in text and "type, 4 after" in text
+    assert "share of seeds above it" in text
+    rows = list(csv.DictReader(made.with_suffix(".csv").read_text().splitlines()))
+    kinds = ("seen types", "unseen types")
+    for row in rows:
+        parts = [float(row[kind]) for kind in kinds if row[kind]]
+        mean = float(row["mean ± std"].split()[0])
+        assert parts == [mean]  # its held-out groups are of one sort
+
+
 def test_all_methods_play_the_same_episodes(made):
     films = films_in(made)
     for one, *rest in zip(*films["methods"].values(), strict=True):

@@ -1,5 +1,6 @@
 """`fastap eval`: trained runs beside any pool, under any change."""
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -56,11 +57,23 @@ class Eval:
                 answers.append(answer)
                 if self.json:
                     print(json.dumps(answer), flush=True)
-            text = json.dumps(answers, indent=1) + "\n"
-            replace(folder / "results.json", text.encode())
+            remember(folder, answers)
             rows += answers
         if not self.json:
             console.print(summary(rows))
+
+
+def remember(folder: Path, answers: Sequence[dict[str, Any]]) -> None:
+    """Write answers into a run's results.json, in the place of older ones alike."""
+    names = ("method", "change", "pool", "memory", "episodes")
+    question = lambda row: tuple(row.get(name) for name in names)
+    path, older = folder / "results.json", []
+    with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+        new = set(map(question, answers))
+        older = [
+            row for row in json.loads(path.read_text()) if question(row) not in new
+        ]
+    replace(path, (json.dumps([*older, *answers], indent=1) + "\n").encode())
 
 
 BESIDE = {

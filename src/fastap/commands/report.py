@@ -15,7 +15,12 @@ from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
 
 CHANGES = ("stationary", "U[5,8]")
-HEADS = ("env", "change", "method", "seeds", "IQM", "95 %", "mean ± std", "random")
+HEADS = (
+    *("env", "change", "method", "seeds", "IQM", "95 %", "mean ± std"),
+    *("seen types", "unseen types", "random"),
+)
+LAGS = (0, 2, 4, 7)  # steps after a change that are shown of what memories know
+DOTS = 300  # of a method's contexts
 MOST = 5 * 2**20  # bytes of a page
 
 
@@ -41,7 +46,7 @@ class Report:
 
     def run(self, console: Console) -> None:
         """Judge what was not judged yet, and write the page."""
-        from fastap.report.page import latex, page
+        from fastap.report.page import heading, latex, page
         from fastap.training.checkpoint import table
 
         check_range("--episodes", self.episodes, 1, 1_000_000)
@@ -52,7 +57,10 @@ class Report:
         if not runs:
             raise Mistake("Name at least one run, or a study that holds some.")
         parts, rows = contents(runs, self.episodes)
-        films = replay(runs, self.replays) if self.replays else {}
+        minds = subjects(runs)
+        parts += inside(minds, min(self.episodes, 200))
+        films = replay(minds, self.replays) if self.replays else {}
+        parts.append(heading("Replay"))
         text = page("How agents fare when teammates change", parts, films)
         if len(text) > MOST:
             raise Mistake("The page would be too large; ask for fewer --replays.")
@@ -80,7 +88,7 @@ def contents(runs: Sequence[Path], episodes: int) -> tuple[list[str], list[Any]]
     """Make the parts of the page, and the rows of its table."""
     from fastap.experiments.assess import Question
     from fastap.experiments.measure import answers, curves, status
-    from fastap.report.figures import learning_curves, regrets
+    from fastap.report.figures import learning_curves, profiles, regrets
     from fastap.report.page import drawing, grid, heading
     from fastap.training.checkpoint import read_config
 
@@ -100,6 +108,8 @@ def contents(runs: Sequence[Path], episodes: int) -> tuple[list[str], list[Any]]
     about = f"Greedy play beside held-out groups, {episodes} episodes for each seed."
     parts += [heading("Returns", about), grid(HEADS, [words(row) for row in rows])]
     if lines:
+        say = "How many seeds earn more than that, all changes weighing the same."
+        parts.append(drawing(profiles(rows), say))
         envs = list(dict.fromkeys(line["env"] for line in lines))
         methods = list(dict.fromkeys(line["method"] for line in lines))
         figure = learning_curves(lines, methods, envs, "validation")
@@ -108,7 +118,7 @@ def contents(runs: Sequence[Path], episodes: int) -> tuple[list[str], list[Any]]
         say = "Reward lost at each step after one change, against the same episodes."
         parts += [heading("After a sudden change"), drawing(regrets(rows), say)]
     parts += [teammates(zoo) for zoo in dict.fromkeys(state[2] for state in states)]
-    return [*parts, heading("Replay")], rows
+    return parts, rows
 
 
 def labels(runs: Sequence[Path]) -> dict[tuple[Path, str], str]:
@@ -141,9 +151,54 @@ def teammates(name: str) -> str:
     return heading("Teammates") + drawing(figure, say)
 
 
+def subjects(runs: Sequence[Path]) -> dict[str, Any]:
+    """Find the agents of all runs that have any, by the names they have here."""
+    from fastap.experiments.measure import status
+    from fastap.experiments.thoughts import Subject
+
+    begun = {run for run in runs if status(run).steps}
+    return {
+        name: Subject(run, method)
+        for (run, method), name in labels(runs).items()
+        if run in begun
+    }
+
+
+def inside(minds: dict[str, Any], episodes: int) -> list[str]:
+    """Say what memories know of the teammates, and draw contexts by type."""
+    from fastap.report.figures import context_planes
+    from fastap.report.page import drawing, grid, heading
+
+    rows, contexts, kinds = [], {}, {}
+    for name, subject in minds.items():
+        facts = subject.facts(episodes)
+        named = (facts[f"type after {lag}"] for lag in LAGS)
+        known = (facts["within"], facts["jump"], *named)
+        rows.append((name, *("" if np.isnan(x) else f"{x:.2f}" for x in known)))
+        seen = subject.watch("validation", "U[5,8]", episodes)
+        if seen.context.shape[-1]:  # of the first agent: each has a space of its own
+            points = seen.context[:, :, 0][seen.valid]
+            some = np.linspace(0, len(points) - 1, min(DOTS, len(points))).astype(int)
+            contexts[name] = points[some]
+            kinds[name] = subject.zoo.types[seen.group[seen.valid][some]]
+    heads = ("method", "variance within", "jump", *(f"type, {k} after" for k in LAGS))
+    say = (
+        "How much of a context's variance is left between two changes, how far it "
+        "moves at one against other times, and how often a linear reading of an "
+        "agent's memory names the type of its teammates, by steps after a change. "
+        "First seed, validation groups."
+    )
+    parts = [heading("What agents know of their teammates", say), grid(heads, rows)]
+    if contexts:
+        say = "Contexts of the first agent; a colour is a planted type of teammates."
+        parts.append(drawing(context_planes(contexts, kinds), say))
+    return parts
+
+
 def words(row: dict[str, Any]) -> tuple[str, ...]:
     """Write one row of the table."""
     low, high = row["ci95"]
+    part = lambda name: f"{np.mean(row[name]):.3f}" if name in row else ""
     return (
         row["env"],
         row["change"],
@@ -152,30 +207,28 @@ def words(row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['iqm']:.3f}",
         f"{low:.3f} - {high:.3f}",
         f"{row['mean']:.3f} ± {row['std']:.3f}",
+        part("seen"),
+        part("unseen"),
         f"{row['floor']:.3f}",
     )
 
 
-def replay(runs: Sequence[Path], count: int) -> Any:
+def replay(minds: dict[str, Any], count: int) -> Any:
     """Film the same episodes of every method of the first run's environment."""
-    from fastap.experiments.measure import status
-    from fastap.experiments.thoughts import Subject, take
+    from fastap.experiments.thoughts import take
     from fastap.report.film import clip
     from fastap.report.page import reel, theatre
-    from fastap.training.checkpoint import read_config
 
-    reels, stage, first, names_of = {}, None, None, labels(runs)
-    for run in runs:
-        settings = read_config(run)[0]
-        first = first or (settings.env, settings.zoo)
-        if (settings.env, settings.zoo) != first or not status(run).steps:
+    reels, stage = {}, None
+    place = lambda subject: (subject.zoo.env.spec.name, subject.zoo.fingerprint())
+    for name, subject in minds.items():
+        if place(subject) != place(next(iter(minds.values()))):
             continue
-        for method in (settings.method, *settings.beside):
-            seen = Subject(run, method).watch("held-out", "U[5,8]", count)
-            films = [
-                clip(seen.env, take(seen.episodes, i), take(seen.worlds, i))
-                for i in range(count)
-            ]
-            reels[names_of[run, method]] = list(map(reel, films, seen.context))
-            stage = (films[0], seen.env.spec.horizon)
+        seen = subject.watch("held-out", "U[5,8]", count)
+        films = [
+            clip(seen.env, take(seen.episodes, i), take(seen.worlds, i))
+            for i in range(count)
+        ]
+        reels[name] = list(map(reel, films, seen.context))
+        stage = (films[0], seen.env.spec.horizon)
     return theatre(reels, *stage) if stage else {}

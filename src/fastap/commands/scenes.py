@@ -8,6 +8,8 @@ from fastap.commands.edge import measured, progress
 from fastap.commands.study import FEW, Row, Study
 from fastap.problem.spec import Mistake
 
+DRAWN = ("fastap", "liam", "fastap-wo-crp")  # the contexts that the paper draws
+
 
 def snapshot(study: Study) -> None:
     """Draw an episode around the moment when a teammate leaves."""
@@ -28,27 +30,28 @@ def context(study: Study) -> None:
     from fastap.experiments.study import EXPERIMENTS
     from fastap.experiments.thoughts import LAGS, Subject, longest, widest
     from fastap.report.figures import context_lines
+    from fastap.training.checkpoint import read_config
 
     count, folders = FEW[study.preset], study.runs("context")["lbf"]
-    subjects = [
-        Subject(folders[method == "liam"], method)
-        for method in EXPERIMENTS["context"].methods
-    ]
-    rows = [subject.facts(count) for subject in subjects]
+    subjects = {}
+    for folder in folders:
+        settings = read_config(folder)[0]
+        for method in (settings.method, *settings.beside):
+            subjects[method] = Subject(folder, method)
+    methods = EXPERIMENTS["context"].methods
+    rows = [subjects[method].facts(count) for method in methods]
     study.keep("context-lbf", rows)
-    late = f"named after {LAGS - 1}"
+    late = f"type after {LAGS - 1}"
     table = Table("method", "variance within segments", "jump at changes", late)
     for row in rows:
         words = (f"{row[key]:.2f}" for key in ("within", "jump", late))
         table.add_row(row["method"], *words)
     study.console.print(table)
-    films = [subject.watch("held-out", "U[5,8]", count) for subject in subjects]
-    shown = longest(films[0])
-    lines = {
-        subject.method: widest(film.context)[shown]
-        for subject, film in zip(subjects, films, strict=True)
-    }
-    team = films[0].group[shown], films[0].swap[shown]
+    films = {m: subjects[m].watch("held-out", "U[5,8]", count) for m in DRAWN}
+    first = films[DRAWN[0]]
+    shown = longest(first)
+    lines = {method: widest(film.context)[shown] for method, film in films.items()}
+    team = first.group[shown], first.swap[shown]
     study.draw("context", context_lines(lines, *team))
 
 

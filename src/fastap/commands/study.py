@@ -104,7 +104,7 @@ class Study:
     def judged(self, name: str) -> dict[str, list[Row]]:
         """Judge the runs of an experiment; keep scores by seed, return all answers."""
         from fastap.experiments.assess import Question
-        from fastap.experiments.measure import answers, recorded, scores
+        from fastap.experiments.measure import answers, recorded, scores, summaries
         from fastap.experiments.study import EXPERIMENTS
 
         experiment, found = EXPERIMENTS[name], {}
@@ -119,6 +119,7 @@ class Study:
                 one for one in answered if one["method"] in experiment.methods
             ]
             self.keep(f"{name}-{env}", list(scores(found[env])))
+            self.keep(f"{name}-{env}-summary", list(summaries(found[env])))
         return found
 
     def keep(self, name: str, rows: Sequence[Row]) -> None:
@@ -126,8 +127,20 @@ class Study:
         from fastap.training.checkpoint import table
 
         replace(self.out / f"{name}.csv", table(tuple(rows)).encode())
-        text = json.dumps(facts() | {"preset": self.preset}, indent=1) + "\n"
+        made = {"preset": self.preset, "runs": self.made()}
+        text = json.dumps(facts() | made, indent=1) + "\n"
         replace(self.out / f"{name}.json", text.encode())
+
+    def made(self) -> dict[str, Any]:
+        """Say where, by what and in how many seconds each run was trained."""
+        from fastap.training.checkpoint import read_clock, read_config
+
+        found = {}
+        for folder in sorted((self.out / "runs").glob("*")):
+            noted = read_config(folder)[1]
+            kept = {name: noted[name] for name in ("device", "versions", "command")}
+            found[folder.name] = kept | {"seconds": read_clock(folder)}
+        return found
 
     def draw(self, name: str, figure: Any) -> None:
         """Write a figure."""

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 from fastap.envs.board import (
     Board,
     one_hot,
+    one_hot_table,
     one_hot_width,
     pick,
     room_for_food,
@@ -182,6 +183,12 @@ class Foraging(Env):
         if self.encoding == "raw":
             return observation.astype(jnp.float32)
         return one_hot(observation, self._window, self._levels)
+
+    def coding(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Say which number each input asks about, and for which value it is one."""
+        if self.encoding == "raw":
+            return None
+        return one_hot_table(self._window, self._levels)
 
     def encode_state(self, state: Num[Array, "*B S"]) -> Float[Array, "*B J"]:
         """Write coordinates and levels as one-hot vectors."""

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from fastap.experiments.assess import Answer, Question, assess
@@ -115,7 +116,23 @@ def scores(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
     for one in found:
         names = ("env", "method", "change", "pool")
         who = {name: one[name] for name in names}
-        pairs = zip(one["returns"], one["win_rate"], strict=True)
-        for seed, (score, won) in enumerate(pairs):
-            size = {"seed": seed, "episodes": one["episodes"]}
-            yield who | size | {"return": score, "win_rate": won}
+        for seed, score in enumerate(one["returns"]):
+            row = who | {"seed": seed, "episodes": one["episodes"], "return": score}
+            for part in ("win_rate", "seen", "unseen"):
+                if part in one:
+                    row[part] = one[part][seed]
+            yield row | {name: one[name] for name in ("floor", "ceiling")}
+
+
+def summaries(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
+    """Write answers as tables do: one row for each method and change."""
+    for one in found:
+        names = ("env", "method", "change", "pool", "seeds", "episodes", "iqm")
+        low, high = one["ci95"]
+        more = ("mean", "std", "score", "floor", "ceiling")
+        yield (
+            {name: one[name] for name in names}
+            | {"low": low, "high": high}
+            | {name: one[name] for name in more}
+            | {part: mean(one[part]) for part in ("seen", "unseen") if part in one}
+        )

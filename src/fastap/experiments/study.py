@@ -52,11 +52,6 @@ def everybody(env: str) -> tuple[Cohort, ...]:
     return (fastap(env), Cohort("oracle", "oracle", ("qmix",)), *alone)
 
 
-def contexts(env: str) -> tuple[Cohort, ...]:
-    """List the methods whose contexts are drawn."""
-    return (fastap(env), Cohort("liam", "liam"))
-
-
 def transfer(env: str) -> tuple[Cohort, ...]:
     """Train on one change after another, and on the second from scratch."""
     del env
@@ -114,8 +109,8 @@ EXPERIMENTS = {
     "context": Experiment(
         "Contexts through a change",
         ("lbf",),
-        contexts,
-        ("fastap", "liam", "fastap-wo-crp"),
+        everybody,
+        ("fastap", *BASELINES, "fastap-wo-crp"),
     ),
     "snapshot": Experiment(
         "A teammate leaves", ("lbf",), lambda env: (fastap(env),), ("fastap",)

@@ -1,13 +1,14 @@
 """Inside trained agents: their episodes, and what they believed in them."""
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from fastap.evaluation.latents import named_by_lag, probe, recall, since, steadiness
 from fastap.methods.actor import act_by
@@ -20,6 +21,7 @@ from fastap.teammates.acceptance import SURE
 from fastap.teammates.company import episodes_of
 from fastap.teammates.zoo import Zoo
 from fastap.training import checkpoint
+from fastap.training.train import Course
 
 LAGS = 8  # steps after a change that a memory is read at
 
@@ -58,48 +60,67 @@ class Subject:
     method: str
     seed: int = 0
 
-    def zoo(self) -> Zoo:
-        """Return whom they were trained beside."""
-        return checkpoint.read_agents(self.folder)[0].zoo
-
-    def watch(self, pool: str, change: str, count: int) -> Watched:
-        """Film episodes of theirs, and recall what they thought."""
+    @functools.cached_property
+    def agents(self) -> tuple[Course, Model]:
+        """Read them, and how they were trained."""
         ready, models, _ = checkpoint.read_agents(self.folder)
         if self.method not in ready.names:
             held = ", ".join(dict.fromkeys(ready.names))
             raise Mistake(f"{self.folder} holds no '{self.method}'; it holds {held}.")
         place = ready.names.index(self.method) + self.seed
-        model = jax.tree.map(lambda x: x[place], models)
-        env, mates = ready.zoo.env, ready.zoo.policy
+        return ready, jax.tree.map(lambda x: x[place], models)
+
+    @property
+    def zoo(self) -> Zoo:
+        """Whom they were trained beside."""
+        return self.agents[0].zoo
+
+    def watch(self, pool: str, change: str, count: int) -> Watched:
+        """Film episodes of theirs, and recall what they thought."""
+        ready, model = self.agents
+        env, mates = self.zoo.env, self.zoo.policy
         with jax.default_matmul_precision(SURE):
-            teams = episodes_of(ready.zoo, ready.zoo.members(pool), change, count)
+            teams = episodes_of(self.zoo, self.zoo.members(pool), change, count)
             how = (env, mates, ready.settings.memory)
             episodes, worlds, context, memory = film_all(*how, model, teams)
         thoughts = np.asarray(context), np.asarray(memory)
         return Watched(env, episodes, worlds, *thoughts)
 
     def facts(self, count: int) -> dict[str, Any]:
-        """Say how steady contexts are between changes, and what memories know."""
+        """Say how steady contexts are between changes, and what memories know.
+
+        They may know the planted type of a group never met, and the cluster of
+        one met in training; each by the steps since a change.
+        """
         seen = self.watch("validation", "U[5,8]", count)
         steady = steadiness(seen.context, seen.swap, seen.valid)
-        named = self.named(seen, count)
         facts = {"method": self.method, "within": steady.within, "jump": steady.jump}
-        return facts | {f"named after {k}": float(v) for k, v in enumerate(named)}
-
-    def named(self, seen: Watched, count: int) -> Float[np.ndarray, " L"]:
-        """Say how often memories name the type, by steps since a change.
-
-        Read off stationary episodes of the training pool, tried on changing ones.
-        """
-        types = self.zoo().types
         learn = self.watch("train", "stationary", count)
-        agents = learn.memory.shape[2]
-        target = np.repeat(types[learn.group][learn.valid], agents)
-        flat = learn.memory[learn.valid].reshape(-1, learn.memory.shape[-1])
-        found = probe(flat, target, int(types.max()) + 1)
-        changed = np.cumsum(seen.swap, axis=1) > 0
-        lag = np.where(seen.valid & changed, since(seen.swap), -1)
-        return named_by_lag(found, seen.memory, types[seen.group], lag, LAGS)
+        tasks = {"type": (seen, self.zoo.types)}
+        clusters = [row.get("cluster", -1) for row in self.zoo.groups]
+        if min(clusters[k] for k in self.zoo.members("train")) >= 0:
+            met = self.watch("train", "U[5,8]", count)
+            tasks["cluster"] = (met, np.maximum(clusters, 0))
+        for name, (tried, labels) in tasks.items():
+            for lag, share in enumerate(named(learn, tried, labels)):
+                facts[f"{name} after {lag}"] = float(share)
+        return facts
+
+
+def named(
+    learn: Watched, tried: Watched, labels: Int[np.ndarray, " K"]
+) -> Float[np.ndarray, " L"]:
+    """Say how often memories name a group's label, by steps since a change.
+
+    The reading is learnt from some episodes and tried on others, which change.
+    """
+    agents = learn.memory.shape[2]
+    target = np.repeat(labels[learn.group][learn.valid], agents)
+    flat = learn.memory[learn.valid].reshape(-1, learn.memory.shape[-1])
+    reading = probe(flat, target, int(labels.max()) + 1)
+    changed = np.cumsum(tried.swap, axis=1) > 0
+    lag = np.where(tried.valid & changed, since(tried.swap), -1)
+    return named_by_lag(reading, tried.memory, labels[tried.group], lag, LAGS)
 
 
 @eqx.filter_jit

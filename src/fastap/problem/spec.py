@@ -138,6 +138,14 @@ class Env(eqx.Module):
     def encode(self, observation: Num[Array, "*B O"]) -> Float[Array, "*B I"]:
         """Turn stored observations into the inputs of a network."""
 
+    def coding(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Write `encode` as a table, so that agents can be shipped without it.
+
+        For each input, which number it asks about and for which value it is one.
+        By default nothing: the inputs are the numbers themselves.
+        """
+        return None
+
     @abc.abstractmethod
     def encode_state(self, state: Num[Array, "*B S"]) -> Float[Array, "*B J"]:
         """Turn stored states into the inputs of a network."""

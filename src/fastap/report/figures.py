@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fastap.evaluation.statistics import interval
+from fastap.evaluation.statistics import interval, profile
 from fastap.report.film import GROUPS, INK
 
 Rows = Sequence[Mapping[str, Any]]
@@ -165,6 +165,50 @@ def labelled(figure: Figure, grid: np.ndarray) -> None:
     if names:
         where = {"loc": "outside right center", "fontsize": 8, "frameon": False}
         figure.legend(list(names.values()), list(names), **where)
+
+
+def profiles(answers: Rows) -> Figure:
+    """Draw which share of a method's seeds earns more than each return.
+
+    A panel for each environment; all changes weigh the same.
+    """
+    envs = list(dict.fromkeys(row["env"] for row in answers))
+    figure = Figure(figsize=(3.6 * len(envs) + 1.6, 3.0), layout="constrained")
+    axes = figure.subplots(1, max(1, len(envs)), squeeze=False, sharey=True)
+    for ax, env in zip(axes[0], envs, strict=False):
+        dress(ax, env)
+        here = only(answers, env=env)
+        every = np.concatenate([row["returns"] for row in here])
+        levels = np.linspace(min(0.0, every.min()), every.max(), 200)
+        for k, method in enumerate(dict.fromkeys(row["method"] for row in here)):
+            tasks = [np.array(row["returns"]) for row in only(here, method=method)]
+            line = profile(tasks, levels)
+            ax.plot(levels, line, color=colour_of(method, k), label=name_of(method))
+        ax.set_xlabel("return", color=INK, fontsize=8)
+    axes[0, 0].set_ylabel("share of seeds above it", color=INK, fontsize=8)
+    labelled(figure, axes)
+    return figure
+
+
+def context_planes(
+    contexts: Mapping[str, np.ndarray], kinds: Mapping[str, np.ndarray]
+) -> Figure:
+    """Draw contexts in the plane of their two widest directions, coloured by kind."""
+    count = max(1, len(contexts))
+    figure = Figure(figsize=(2.9 * count + 1.0, 3.0), layout="constrained")
+    axes = figure.subplots(1, count, squeeze=False)[0]
+    for ax, (method, points) in zip(axes, contexts.items(), strict=False):
+        dress(ax, name_of(method))
+        centred = points - points.mean(0, keepdims=True)
+        _, _, directions = np.linalg.svd(centred, full_matrices=False)
+        plane = np.zeros((len(points), 2))
+        plane[:, : len(directions)] = centred @ directions[:2].T
+        for k, kind in enumerate(np.unique(kinds[method])):
+            rows = plane[kinds[method] == kind]
+            ax.scatter(*rows.T, s=9, color=GROUPS[k % len(GROUPS)], alpha=0.6, lw=0)
+        ax.set_xticks([])
+        ax.set_yticks([])
+    return figure
 
 
 def regrets(answers: Rows) -> Figure:

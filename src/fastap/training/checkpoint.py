@@ -221,6 +221,18 @@ def write_config(folder: Path, settings: Settings, facts: dict[str, Any]) -> Non
     replace(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
 
 
+def read_clock(folder: Path) -> float | None:
+    """Return the seconds a run was trained for, all its parts together, if known."""
+    total = last = 0.0
+    try:
+        for line in (folder / CLOCK).read_text().splitlines()[1:]:
+            now = float(line.split(",")[1])
+            total, last = total + (last if now < last else 0.0), now
+    except (OSError, ValueError, IndexError):
+        return None
+    return total + last
+
+
 def read_config(folder: Path) -> tuple[Settings, dict[str, Any]]:
     """Read the settings of a run and what is noted beside, refusing what is none."""
     path = folder / CONFIG

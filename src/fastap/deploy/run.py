@@ -1,0 +1,192 @@
+"""A finished run, ready for use: its settings, curves and agents."""
+
+import dataclasses
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from fastap.deploy.agent import FORMAT, SCHEMA, SURE, Agents, distance
+from fastap.experiments.measure import curves
+from fastap.experiments.thoughts import Subject
+from fastap.methods.beliefs import AbstractBelief, Product, Recurrent
+from fastap.methods.model import Model
+from fastap.problem.spec import Env, Mistake
+from fastap.training.checkpoint import read_agents, read_config
+from fastap.training.settings import Settings
+
+QUANTILES = 201  # of the moves that are usual
+WARM = 3  # steps before a context is expected to know anything
+Arrays = dict[str, np.ndarray]
+MEANING = {  # of one agent's observation
+    "lbf": (
+        "foods, oneself, then the others: row, column and level of each, counted "
+        "from the corner of one's window; -1, -1, 0 for what is not seen"
+    ),
+    "pp": "velocity, position, obstacles, other predators, prey, the prey's velocity",
+    "cn": "velocity, position, landmarks, other agents",
+    "10m_vs_14m": "allies, then enemies, then oneself, as in SMAX",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What `fastap train` has left in a folder."""
+
+    folder: Path
+    settings: Settings
+    made: dict[str, Any]  # versions, device, command
+    steps: int  # that its agents were trained for
+    names: tuple[str, ...]  # the configuration of each of its teams
+    seeds: tuple[int, ...]  # and its seed
+    env: Env
+    model: Model  # stacked, one for each team
+
+    @functools.cached_property
+    def curves(self) -> list[dict[str, Any]]:
+        """The learning curves, a row for each point."""
+        return curves(self.folder, self.settings.env)
+
+    def agents(self, seed: int | None = None, method: str | None = None) -> Agents:
+        """Take one team: NumPy in, NumPy out, with a memory of its own."""
+        return Agents(*self.pack(seed, method))
+
+    def team(self, seed: int | None = None, method: str | None = None) -> int:
+        """Find one team among all; by default the first."""
+        method = method or self.settings.method
+        wanted = self.seeds[0] if seed is None else seed
+        for place, who in enumerate(zip(self.names, self.seeds, strict=True)):
+            if who == (method, wanted):
+                return place
+        held = ", ".join(
+            f"{m} {s}" for m, s in zip(self.names, self.seeds, strict=True)
+        )
+        raise Mistake(f"{self.folder} has no {method} of seed {wanted}; it has {held}.")
+
+    def pack(
+        self, seed: int | None = None, method: str | None = None
+    ) -> tuple[Arrays, dict[str, Any]]:
+        """Write one team as plain arrays, and a card that says what they mean."""
+        place = self.team(seed, method)
+        model = jax.tree.map(lambda x: np.asarray(x[place]), self.model)
+        if model.known is not None:
+            raise Mistake("An oracle must be told who is there; it cannot be deployed.")
+        arrays = {
+            **named("values.enter", model.agents.enter),
+            **named("values.gru.inputs", model.agents.gru.inputs),
+            **named("values.gru.memory", model.agents.gru.memory),
+            **named("values.leave", model.agents.leave),
+            **belief_arrays(model.local),
+        }
+        coding = self.env.coding()
+        if coding is not None:
+            arrays |= {"encode.source": coding[0], "encode.value": coding[1]}
+        start = np.asarray(model.local.start())
+        spec = self.env.spec
+        card = {
+            "format": FORMAT,
+            "schema": SCHEMA,
+            "env": spec.name,
+            "method": self.names[place],
+            "seed": self.seeds[place],
+            "steps": self.steps,
+            "agents": spec.controlled,
+            "observation": spec.observation,
+            "actions": spec.actions,
+            "memory": int(model.agents.gru.memory.weight.shape[-2]),
+            "doubt": int(start.shape[-1]),
+            "context": int(model.local.width),
+            "belief": kind_of(model.local),
+            "inputs": {
+                "observation": MEANING.get(spec.name, "what the environment shows"),
+                "available": "which actions are allowed",
+            },
+            "zoo": self.settings.zoo,
+            "train_change": self.settings.train_change,
+            "made": self.made,
+            "results": results(self.folder),
+        }
+        return arrays, card
+
+    def usual(
+        self, episodes: int, seed: int | None = None, method: str | None = None
+    ) -> tuple[Arrays, dict[str, float]]:
+        """Learn what contexts usually do beside training groups that stay.
+
+        Returns arrays for the agents, and how often the alarm then rings: beside
+        training groups, held-out groups of types that were met, and of others.
+        """
+        place = self.team(seed, method)
+        count = self.seeds[place] - self.settings.first
+        subject = Subject(self.folder, self.names[place], count)
+        seen = subject.watch("train", "stationary", episodes)
+        if not seen.context.shape[-1]:
+            return {}, {}
+        label = np.array([row.get("cluster") or 0 for row in subject.zoo.groups])
+        late = seen.valid & (np.arange(seen.valid.shape[1]) >= WARM)
+        points, group = seen.context[late], label[seen.group[late]]
+        kinds = np.unique(group)
+        centre = np.stack([points[group == k].mean(0) for k in kinds], axis=1)
+        spread = np.stack([points[group == k].std(0) for k in kinds], axis=1) + 1e-3
+        far = distance(centre, spread)
+        limit = np.quantile(far(points), SURE, axis=0)
+        move = np.linalg.norm(np.diff(seen.context, axis=1), axis=-1)[seen.valid[:, 1:]]
+        moves = np.quantile(move, np.linspace(0, 1, QUANTILES), axis=0).T
+        arrays = {"centre": centre, "spread": spread, "limit": limit, "moves": moves}
+        rings = {"train": float((far(points) > limit).mean())}
+        other = subject.watch("held-out", "stationary", episodes)
+        late = other.valid & (np.arange(other.valid.shape[1]) >= WARM)
+        types = subject.zoo.types
+        met = np.isin(types, types[subject.zoo.members("train")])[other.group[late]]
+        ringing = (far(other.context[late]) > limit).mean(-1)
+        for name, part in (("types met", met), ("types not met", ~met)):
+            if part.any():
+                rings[name] = float(ringing[part].mean())
+        return {f"usual.{k}": v.astype(np.float32) for k, v in arrays.items()}, rings
+
+
+def load(folder: str | Path) -> Run:
+    """Read a run: `fastap.load(folder).agents()` is a team that acts."""
+    folder = Path(folder)
+    settings, made = read_config(folder)
+    ready, model, steps = read_agents(folder)
+    who = (tuple(ready.names), tuple(ready.seeds))
+    return Run(folder, settings, made, steps, *who, ready.zoo.env, model)
+
+
+def named(name: str, layer: Any) -> Arrays:
+    """Name the arrays of a layer."""
+    return {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}
+
+
+def belief_arrays(belief: AbstractBelief) -> Arrays:
+    """Name the arrays of a belief."""
+    if not isinstance(belief, Recurrent | Product):
+        return {}
+    layers = ("enter", "deeper", "leave")
+    arrays = [named(f"belief.{name}", getattr(belief, name)) for name in layers]
+    if isinstance(belief, Recurrent):
+        parts = ("inputs", "memory")
+        arrays += [named(f"belief.gru.{p}", getattr(belief.gru, p)) for p in parts]
+    return {name: array for some in arrays for name, array in some.items()}
+
+
+def kind_of(belief: AbstractBelief) -> str:
+    """Say how a belief is computed."""
+    if isinstance(belief, Recurrent):
+        kinds = {"learnt": "gaussian", "none": "point", "squashed": "squashed"}
+        return kinds[belief.certainty]
+    return "product" if isinstance(belief, Product) else "none"
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    """Read what `fastap eval` has found, if it has looked."""
+    try:
+        rows = json.loads((folder / "results.json").read_text())
+        kept = ("method", "change", "pool", "episodes", "seeds", "iqm", "ci95", "floor")
+        return [{name: row[name] for name in kept} for row in rows]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
