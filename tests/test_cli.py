@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from fastap import __version__, make
-from fastap.benchmarks import learning
+from fastap.benchmarks import deciding, learning
 from fastap.cli import main
 from fastap.envs.prey import Trained, load_prey
 from fastap.methods.model import Learning
 from fastap.methods.practice import Practice
 
-FAST = ["--episodes", "4", "--env", "pp"]
+FAST = ["--preset", "smoke", "--episodes", "8"]
 
 
 def refused(capsys, *arguments):
@@ -29,17 +29,18 @@ def refused(capsys, *arguments):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("quickstart", "--env", "lbff"), "'lbff' is no environment"),
-        (("quickstart", "--change", "U[8,5]"), "1 <= a <= b"),
-        (("quickstart", "--change", "U[0,3]"), "1 <= a <= b"),
+        (("reproduce", "environments", "--env", "lbff"), "is no environment"),
+        (("reproduce", "environments", "--change", "U[8,5]"), "1 <= a <= b"),
+        (("reproduce", "environments", "--change", "U[0,3]"), "1 <= a <= b"),
         (("quickstart", "--episodes", "0"), "at least 1"),
         (("bench", "--parallel", "-1"), "at least 1"),
         (("bench", "--seconds", "0"), "--seconds must be"),
         (("bench", "--seconds", "nan"), "--seconds must be"),
         (("bench", "--parallel"), "at least one number"),
-        (("quickstart", "--env"), "--env needs a name"),
-        (("quickstart", "--seed", "99999999999999999999"), "--seed must be"),
-        (("quickstart", "--change", "U[5,99999999999]"), "1 <= a <= b"),
+        (("bench", "--env"), "--env needs a name"),
+        (("quickstart", "--minutes", "-1"), "--minutes must be"),
+        (("export", "nowhere", "--out", "x.npz"), "is no run"),
+        (("reproduce", "environments", "--change", "U[5,99999999999]"), "1 <= a <= b"),
         (("reproduce", "environments", "--env", "go"), "no environment"),
         (("bench", "--env", "chess"), "no environment"),
         (("reproduce", "environments", "--change", "soon"), "no change distribution"),
@@ -62,17 +63,20 @@ def test_a_wrong_word_exits_with_two(arguments, capsys):
     assert refused(capsys, *arguments)
 
 
-def test_quickstart_films_and_never_overwrites(capsys, tmp_path):
-    out = tmp_path / "films"
+def test_quickstart_shows_yours_beside_shipped_and_never_overwrites(capsys, tmp_path):
+    out = tmp_path / "first"
     main(["quickstart", "--out", str(out), *FAST])
-    film = out / "pp.gif"
-    assert film.read_bytes()[:3] == b"GIF"
-    assert "random team" in capsys.readouterr().out
-    film.write_bytes(b"mine")
+    said = capsys.readouterr().out.replace("\n", "")
+    page = out / "report.html"
+    text = page.read_text()
+    for who in ("qmix", "fastap", "shipped-qmix", "shipped-fastap"):
+        assert who in said and f"<td>{who}</td>" in text
+    assert "2,400,000" in said and "report.html" in said
+    page.write_text("mine")
     assert "--force" in refused(capsys, "quickstart", "--out", str(out), *FAST)
-    assert film.read_bytes() == b"mine"
+    assert page.read_text() == "mine"
     main(["quickstart", "--out", str(out), "--force", *FAST])
-    assert film.read_bytes()[:3] == b"GIF"
+    assert page.read_text().startswith("<!doctype html>")
 
 
 def test_an_output_that_is_a_file_is_refused(capsys, tmp_path):
@@ -88,9 +92,9 @@ def test_ctrl_c_ends_in_a_sentence(capsys, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fastap.experiments.environments.returns", interrupt)
+    monkeypatch.setattr("fastap.commands.quickstart.Train.run", interrupt)
     with pytest.raises(SystemExit) as stop:
-        main(["quickstart", "--out", str(tmp_path / "films"), *FAST])
+        main(["quickstart", "--out", str(tmp_path / "first"), *FAST])
     assert stop.value.code == 130
     assert "stopped" in capsys.readouterr().err
 
@@ -131,13 +135,22 @@ def test_bench_times_how_a_run_is_judged(monkeypatch):
     assert row.rate > 0 and row.method == "qmix, U[5,8]"
 
 
+def test_bench_times_decisions_in_numpy_and_onnx():
+    rows = list(deciding.measure(0.02))
+    assert [row.method for row in rows] == ["qmix, NumPy", "fastap, NumPy"]
+    for row in rows:
+        assert (row.kind, row.unit, row.parallel) == ("decide", "decisions/s", 1)
+        assert row.peer == "onnxruntime" and row.peer_rate and row.rate > 0
+
+
 def test_bench_prints_a_table(capsys):
     main(["bench", "--env", "cn", "--parallel", "2", "--seconds", ".05"])
     assert "joint steps/s" in capsys.readouterr().out
 
 
 def test_help_is_there_for_every_command(capsys):
-    for command in ([], ["quickstart"], ["zoo"], ["bench"], ["reproduce"]):
+    commands = ("quickstart", "train", "eval", "report", "export", "zoo", "bench")
+    for command in ([], *([name] for name in commands), ["reproduce"], ["doctor"]):
         with pytest.raises(SystemExit) as stop:
             main([*command, "--help"])
         assert stop.value.code == 0
@@ -156,7 +169,7 @@ def test_importing_is_silent_and_light():
 
 
 def test_a_real_process_exits_with_two_and_a_sentence(tmp_path):
-    for arguments in (["quickstart", "--env", "none"], ["bench", "--parallel", "x"]):
+    for arguments in (["bench", "--env", "none"], ["bench", "--parallel", "x"]):
         run = subprocess.run(
             [sys.executable, "-m", "fastap", *arguments],
             capture_output=True,

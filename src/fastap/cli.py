@@ -48,7 +48,7 @@ class Bench:
 
     def run(self, console: Console) -> None:
         """Time everything and print as it comes."""
-        from fastap.benchmarks import environments, learning
+        from fastap.benchmarks import deciding, environments, learning
         from fastap.envs import make
 
         if not self.parallel:
@@ -64,7 +64,9 @@ class Bench:
         )
         loops = learning.measure("lbf", self.runs, self.seconds)
         games = environments.measure(self.env, self.parallel, self.seconds)
-        for row in itertools.chain(games, loops if "lbf" in self.env else ()):
+        more = itertools.chain(loops, deciding.measure(self.seconds))
+        wanted = self.runs and "lbf" in self.env
+        for row in itertools.chain(games, more if wanted else ()):
             if self.json:
                 print(json.dumps(dataclasses.asdict(row)), flush=True)
                 continue

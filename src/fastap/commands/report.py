@@ -130,8 +130,17 @@ def labels(runs: Sequence[Path]) -> dict[tuple[Path, str], str]:
         settings = read_config(run)[0]
         each += [(run, name) for name in (settings.method, *settings.beside)]
     often = Counter(method for _, method in each)
-    own = lambda run, method: method if often[method] == 1 else f"{run.name}: {method}"
-    return {(run, method): own(run, method) for run, method in each}
+    held = Counter(run for run, _ in each)
+
+    def own(run: Path, method: str) -> str:
+        if often[method] == 1:
+            return method
+        return run.name if held[run] == 1 else f"{run.name}: {method}"
+
+    names = {who: own(*who) for who in each}
+    alike = Counter(names.values())
+    full = lambda run, method: f"{run}: {method}"
+    return {who: n if alike[n] == 1 else full(*who) for who, n in names.items()}
 
 
 def teammates(name: str) -> str:

@@ -157,6 +157,11 @@ def load(folder: str | Path) -> Run:
     return Run(folder, settings, made, steps, *who, ready.zoo.env, model)
 
 
+def shipped(method: str) -> Path:
+    """Say where the trained agents are that come with fastap: qmix and fastap."""
+    return Path(__file__).parents[1] / "shipped" / method
+
+
 def named(name: str, layer: Any) -> Arrays:
     """Name the arrays of a layer."""
     return {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}

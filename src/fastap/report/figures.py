@@ -34,7 +34,7 @@ def name_of(method: str) -> str:
         return f"w/o {method.removeprefix('fastap-wo-').upper()}"
     if ":" in method:  # other weights, or the method of a named run
         return method.removeprefix("fastap:")
-    return NAMES.get(method, method.upper())
+    return NAMES.get(method, method.upper() if method in COLOURS else method)
 
 
 def colour_of(method: str, place: int) -> str:
