@@ -29,8 +29,8 @@ def time_decisions(method: str, seconds: float) -> Row:
     seen = np.random.default_rng(0).integers(-1, 3, shape).astype(np.float32)
     free = np.ones((card["agents"], card["actions"]), bool)
     rate = per_second(lambda: agents.act(seen, free), seconds)
-    what = {"kind": "decide", "unit": "decisions/s", "device": "NumPy, 1 core"}
-    row = Row("lbf", 1, rate, 0.0, 0.0, method=f"{method}, NumPy", **what)
+    row = Row("lbf", 1, rate, 0.0, 0.0, method=f"{method}, NumPy", kind="decide")
+    row = dataclasses.replace(row, unit="decisions/s", device="NumPy, 1 core")
     try:
         step = read_onnx(write_onnx(arrays, card), card)
     except Mistake:  # it is not installed

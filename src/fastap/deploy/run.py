@@ -11,7 +11,7 @@ import numpy as np
 
 from fastap.deploy.agent import FORMAT, SCHEMA, SURE, Agents, distance
 from fastap.experiments.measure import curves
-from fastap.experiments.thoughts import Subject
+from fastap.experiments.thoughts import Subject, Watched
 from fastap.methods.beliefs import AbstractBelief, Product, Recurrent
 from fastap.methods.model import Model
 from fastap.problem.spec import Env, Mistake
@@ -116,8 +116,10 @@ class Run:
     ) -> tuple[Arrays, dict[str, float]]:
         """Learn what contexts usually do beside training groups that stay.
 
-        Returns arrays for the agents, and how often the alarm then rings: beside
-        training groups, held-out groups of types that were met, and of others.
+        Returns arrays for the agents, and how far they can be trusted: how often
+        the alarm rings beside training groups, held-out groups of types that were
+        met, and of others; and how often `change` is above 0.95, at the step of a
+        change and at other times.
         """
         place = self.team(seed, method)
         count = self.seeds[place] - self.settings.first
@@ -145,7 +147,17 @@ class Run:
         for name, part in (("types met", met), ("types not met", ~met)):
             if part.any():
                 rings[name] = float(ringing[part].mean())
+        rings |= noticed(subject.watch("held-out", "U[5,8]", episodes), moves)
         return {f"usual.{k}": v.astype(np.float32) for k, v in arrays.items()}, rings
+
+
+def noticed(seen: Watched, moves: np.ndarray) -> dict[str, float]:
+    """Say how often a context's move is among the largest twentieth."""
+    large = moves[:, int(0.95 * (QUANTILES - 1))]
+    far = np.linalg.norm(np.diff(seen.context, axis=1), axis=-1) > large
+    swap, valid = seen.swap[:, 1:], seen.valid[:, 1:]
+    moments = {"change noticed": valid & swap, "change imagined": valid & ~swap}
+    return {name: float(far[when].mean()) for name, when in moments.items()}
 
 
 def load(folder: str | Path) -> Run:
