@@ -118,6 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(2) from None
     except BrokenPipeError:  # somebody closed the other end, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # a disk, a folder or a name that cannot be used
+        words = f"{error.strerror or error}: {error.filename or 'a file'}"
+        print(f"fastap: {words}.", file=sys.stderr)
+        raise SystemExit(2) from None
     except Enough as enough:
         print(f"fastap: {enough}")
     except KeyboardInterrupt as stop:

@@ -43,6 +43,17 @@ def prepare(out: Path, force: bool) -> None:
         raise Mistake(f"Could not use {out}: {error.strerror}.") from error
 
 
+def prepare_file(out: Path, force: bool) -> None:
+    """See that a file can be written, never touching one without `--force`."""
+    try:
+        if out.is_dir():
+            raise Mistake(f"{out} is a folder; name a file with --out.")
+        if out.exists() and not force:
+            raise Mistake(f"{out} is there already; add --force to overwrite it.")
+    except OSError as error:
+        raise Mistake(f"Could not use {out}: {error.strerror}.") from error
+
+
 ZooName = Annotated[str, tyro.conf.arg(metavar="NAME|DIR")]
 PAUSE = 10.0  # seconds between two plain lines
 Advance = Callable[[float, str], None]  # how much is done, of all; what to say

@@ -9,7 +9,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-from fastap.commands.edge import check_range
+from fastap.commands.edge import check_range, prepare_file
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
 
@@ -55,8 +55,7 @@ class Export:
         from fastap.deploy.run import load
 
         check_range("--episodes", self.episodes, 0, 1_000_000)
-        if self.out.exists() and not self.force:
-            raise Mistake(f"{self.out} is there already; add --force to overwrite it.")
+        prepare_file(self.out, self.force)
         run = load(self.folder)
         place = run.team(self.seed, self.method)
         arrays, card = run.pack(self.seed, self.method)

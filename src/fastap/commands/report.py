@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-from fastap.commands.edge import check_range
+from fastap.commands.edge import check_range, prepare_file
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
 
@@ -51,8 +51,7 @@ class Report:
 
         check_range("--episodes", self.episodes, 1, 1_000_000)
         check_range("--replays", self.replays, 0, 20)
-        if self.out.exists() and not self.force:
-            raise Mistake(f"{self.out} is there already; add --force to overwrite it.")
+        prepare_file(self.out, self.force)
         runs = [run for folder in self.folders for run in runs_in(folder)]
         if not runs:
             raise Mistake("Name at least one run, or a study that holds some.")

@@ -269,6 +269,8 @@ def read_teams(path: Path, manifest: Manifest, env: Env) -> Values:
     except SafetensorError as error:
         raise Mistake(f"{path} is no safetensors file: {error}.") from error
     slots, hidden = env.spec.slots, manifest.get("hidden", Learning().hidden)
+    if type(hidden) is not int or not 1 <= hidden <= 100_000:
+        raise Mistake(f"{path}: the manifest's 'hidden' is no width of a network.")
     build = lambda: begin(env, slots, Learning(hidden=hidden), jax.random.key(0))
     model = jax.eval_shape(lambda: build().model.agents)
     count = len(manifest["groups"])
@@ -293,11 +295,15 @@ def scripted(env: Env, rows: Sequence[dict[str, Any]]) -> Habitual:
     """Make the planners that the rows of a manifest describe."""
     if not isinstance(env, Foraging):
         raise Mistake(f"{env.spec.name} has no scripted zoo; lbf has.")
-    column = lambda name, kind: jnp.array([row[name] for row in rows], kind)
-    return Habitual(
-        planner=Planner(env=env),
-        order=column("order", jnp.float32),
-        noise=column("noise", jnp.float32),
-        sight=column("sight", jnp.int32),
-        groups=len(rows),
-    )
+    try:
+        column = lambda name, kind: jnp.asarray(np.array([r[name] for r in rows], kind))
+        return Habitual(
+            planner=Planner(env=env),
+            order=column("order", np.float32),
+            noise=column("noise", np.float32),
+            sight=column("sight", np.int32),
+            groups=len(rows),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        words = "A scripted group lacks a proper order, noise or sight"
+        raise Mistake(f"{words}: {str(error).splitlines()[0]}.") from error
