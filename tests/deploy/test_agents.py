@@ -148,6 +148,19 @@ def test_what_cannot_be_deployed_is_refused(runs):
         _ = agents.change
 
 
+@pytest.mark.parametrize(
+    ("kind", "package"), [("onnx", "onnx"), ("stablehlo", "flatbuffers")]
+)
+def test_a_missing_package_is_named(runs, tmp_path, capsys, monkeypatch, kind, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "jax._src.export.serialization", raising=False)
+    out = tmp_path / "policy"
+    with pytest.raises(SystemExit) as stop:
+        main(["export", str(runs / "qmix"), "--format", kind, "--out", str(out)])
+    assert stop.value.code == 2 and not out.exists()
+    assert f"{package} is not installed" in capsys.readouterr().err
+
+
 def test_curves_and_settings_come_with_a_run(runs):
     run = fastap.load(runs / "fastap")
     assert run.settings.method == "fastap" and run.steps == 1600

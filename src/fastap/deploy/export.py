@@ -74,7 +74,11 @@ def write_stablehlo(run: Run, place: int, card: Card) -> bytes:
     ]
     step = jax.jit(step_of(run, place))
     made = jax_export.export(step, platforms=("cpu", "cuda"))(*inputs)
-    return bytes(made.serialize())
+    try:
+        return bytes(made.serialize())
+    except ImportError as error:
+        words = "flatbuffers is not installed: pip install 'fastap[onnx]'."
+        raise Mistake(words) from error
 
 
 def read_stablehlo(data: bytes) -> Step:
