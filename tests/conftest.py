@@ -7,6 +7,8 @@ import jax
 import pytest
 from hypothesis import settings
 
+from tests.idle import idle, run  # noqa: F401, for many files
+
 # Most tests compile for longer than they run: let LLVM not try too hard.
 HASTE = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 os.environ.setdefault("XLA_FLAGS", HASTE)

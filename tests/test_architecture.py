@@ -4,7 +4,11 @@ import ast
 import tomllib
 from pathlib import Path
 
+import jax.numpy as jnp
 import pytest
+from jaxtyping import TypeCheckError
+
+from fastap.methods.losses import log_det
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src" / "fastap").rglob("*.py"))
@@ -67,3 +71,9 @@ def test_constraints_hold_names_and_versions_only():
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         name, version = line.split("==")
         assert name and version and "/" not in line and "@" not in line
+
+
+def test_shapes_are_checked_while_testing():
+    """Nothing may import fastap before the hook that checks its arguments is there."""
+    with pytest.raises(TypeCheckError):
+        log_det(jnp.zeros(2), jnp.zeros(3, bool))

@@ -1,12 +1,17 @@
 """Every block of code in the documentation runs."""
 
+import contextlib
 import re
 import runpy
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 from fastap.cli import main
+from fastap.teammates.zoo import find
+from tests.idle import Began
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -16,6 +21,32 @@ BLOCKS = [
     for page in PAGES
     for i, code in enumerate(BLOCK.findall(page.read_text()))
 ]
+
+
+CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+LINES = {
+    line: pytest.param(line, id=f"{page.name}-{line[:40]}")
+    for page in PAGES
+    for block in CONSOLE.findall(page.read_text())
+    for line in block.splitlines()
+    if line.startswith("fastap ")
+}
+
+
+@pytest.mark.parametrize("line", LINES.values())
+def test_commands_in_the_docs_are_right(line, idle, run, tmp_path, monkeypatch):
+    """Each begins its work, beside the runs and zoos that the page speaks of."""
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(line, comments=True)[1:]
+    if words[0] != "train" or "--resume" in words:
+        for name in ("runs/fastap", "runs/qmix", "study/runs/lbf-fastap"):
+            shutil.copytree(run, tmp_path / name)
+    if "build" not in words:
+        shutil.copytree(find("lbf-conventions"), tmp_path / "my-zoo")
+    if words[:2] == ["reproduce", "table1"]:
+        shutil.rmtree(tmp_path / "study")
+    with contextlib.suppress(Began):
+        main(words)
 
 
 @pytest.mark.parametrize("code", BLOCKS)

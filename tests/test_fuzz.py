@@ -25,13 +25,8 @@ from fastap.experiments.measure import curves, status
 from fastap.problem.spec import Mistake
 from fastap.teammates import zoo as store
 from fastap.training import checkpoint
-from fastap.training import settings as training
-from fastap.training.train import State, course
-
-
-class Began(Exception):
-    """A command found nothing wrong and begins its work."""
-
+from fastap.training.train import course
+from tests.idle import Began
 
 COMMANDS = {
     ("quickstart",): quickstart.Quickstart,
@@ -49,24 +44,6 @@ COMMANDS = {
     ("zoo", "accept"): zoo_command.Accept,
     ("zoo", "prey"): prey_command.Prey,
 }
-WORK = (  # where commands stop reading and begin to compute
-    "fastap.commands.train.drive",
-    "fastap.training.train.Course.start",
-    "fastap.experiments.environments.example",
-    "fastap.evaluation.evaluate.Judge.__call__",
-    "fastap.experiments.thoughts.film_all",
-    "fastap.benchmarks.environments.measure",
-    "fastap.benchmarks.learning.measure",
-    "fastap.commands.reproduce.learn",
-    "fastap.report.film.save_figure",
-    "fastap.teammates.labels.watch",
-    "fastap.teammates.grow.grow_together",
-    "fastap.teammates.acceptance.accept",
-    "fastap.teammates.acceptance.skills",
-    "fastap.teammates.breed.breed",
-    "fastap.training.forecast.forecast",
-    "fastap.deploy.export.check",
-)
 NUMBERS = ("-1", "0", "1", "2", "7", "0.5", "nan", "inf", "1e400", "9" * 20, "ten")
 WORDS = (
     *("", " ", "-", "--", "-1", "0", "1", "2", "0.5", "nan", "inf", "1e400", "-0"),
@@ -87,19 +64,6 @@ WORDS = (
     *("run", "run/config.json", "precious", "precious.txt", "a/b/c", "~", "%s", "\t"),
     *("table1", "all", "environments", "tensorboard", "--force", "--help", "--resume"),
 )
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run whose agents have learnt nothing."""
-    folder = tmp_path_factory.mktemp("fuzz") / "run"
-    ready = course(
-        training.settings("lbf", "fastap", "smoke", zoo="lbf-conventions", seeds=1)
-    )
-    checkpoint.write_config(folder, ready.settings, {})
-    row = {"step": 1600, "seed": 0, "variant": "fastap", "U[5,8] train": 0.25}
-    checkpoint.save(folder, ready, State(ready.start().runs, ready.beats, (row,)), True)
-    return folder
 
 
 def option(field):
@@ -162,18 +126,6 @@ def ends(line):
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
     return None
-
-
-@pytest.fixture
-def idle(monkeypatch):
-    """Let nobody begin to work."""
-    fastap.make("10m_vs_14m")  # what it imports takes stderr to itself, once
-
-    def begin(*_, **__):
-        raise Began
-
-    for place in WORK:
-        monkeypatch.setattr(place, begin)
 
 
 @pytest.mark.parametrize("seed", range(4))
