@@ -29,7 +29,8 @@ def runs(tmp_path_factory):
     """Runs whose agents have learnt nothing, of every kind of belief."""
     out = tmp_path_factory.mktemp("runs")
     for method in (*METHODS, "oracle"):
-        ready = course(training.settings("lbf", method, "smoke"))
+        beside = ("qmix",) if method == "oracle" else ()
+        ready = course(training.settings("lbf", method, "smoke", beside=beside))
         checkpoint.write_config(out / method, ready.settings, {"device": "cpu"})
         row = {"step": 1600, "seed": 0, "variant": method, "U[5,8] train": 0.25}
         state = State(ready.start().runs, ready.beats, (row,))
@@ -73,6 +74,34 @@ def test_every_format_is_the_same_policy(runs, method):
     assert export.check(run, 1, export.read_onnx(graph, card), card) < 1e-5
     other = export.check(run, 0, export.numpy_step(arrays, card), card)
     assert other > 1e-3  # the check can fail
+
+
+def test_a_method_that_was_trained_beside_an_oracle_needs_not_be_told(runs):
+    run = fastap.load(runs / "oracle")
+    arrays, card = run.pack(method="qmix")
+    place = run.team(method="qmix")
+    assert export.check(run, place, export.numpy_step(arrays, card), card) < 1e-5
+
+
+def test_cards_list_arguments_in_the_order_of_a_step(runs, tmp_path):
+    for kind, names in (("onnx", 4), ("stablehlo", 5)):
+        out = str(tmp_path / kind)
+        main(["export", str(runs / "qmix"), "--format", kind, "--out", out])
+        card = json.loads((tmp_path / f"{kind}.json").read_text())
+        order = [*card["inputs"]]
+        assert len(order) == names and order[0] == "memory"
+        assert order[-3:] == ["last", "observation", "available"]
+
+
+def test_results_of_other_agents_are_not_on_the_card(runs):
+    rows = [
+        {"steps": steps, "method": "liam", "change": "stationary", "pool": "train"}
+        | {"episodes": 8, "seeds": 2, "iqm": 0.5, "ci95": [0, 1], "floor": 0.1}
+        for steps in (800, 1600)
+    ]
+    (runs / "liam" / "results.json").write_text(json.dumps(rows))
+    card = fastap.load(runs / "liam").pack()[1]
+    assert len(card["results"]) == 1 and card["results"][0]["iqm"] == 0.5
 
 
 @pytest.mark.parametrize("method", ["qmix", "fastap"])

@@ -166,7 +166,9 @@ def test_a_link_in_an_archive_is_refused(tmp_path, capsys):
     assert stop.value.code == 2 and "no place" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["", "step,seed\n1,0,5\n", "step,seed\n1,x\n"])
+@pytest.mark.parametrize(
+    "text", ["step,seed\n", "step,seed\n1,0,5\n", "step,seed\n1,x\n"]
+)
 def test_a_damaged_curve_is_refused(tmp_path, text):
     (tmp_path / "metrics.csv").write_text(text)
     with pytest.raises(Mistake, match="damaged"):
@@ -223,3 +225,8 @@ def test_a_full_folder_is_not_overwritten(made, tmp_path, capsys):
         asked = ["reproduce", "crossplay", "--out", str(made)]
         main([*asked, "--unpack", str(tmp_path / "any.tar.gz")])
     assert stop.value.code == 2 and "not empty" in capsys.readouterr().err
+
+
+def test_a_run_that_was_stopped_before_its_first_point_has_no_curve(tmp_path):
+    (tmp_path / "metrics.csv").write_text("")
+    assert curves(tmp_path, "lbf") == []

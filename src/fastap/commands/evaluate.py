@@ -64,14 +64,20 @@ class Eval:
 
 
 def remember(folder: Path, answers: Sequence[dict[str, Any]]) -> None:
-    """Write answers into a run's results.json, in the place of older ones alike."""
+    """Write answers into a run's results.json, in the place of older ones alike.
+
+    Those of agents that were trained for less are forgotten.
+    """
     names = ("method", "change", "pool", "memory", "episodes")
     question = lambda row: tuple(row.get(name) for name in names)
+    steps = [row.get("steps") for row in answers]
     path, older = folder / "results.json", []
     with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
         new = set(map(question, answers))
         older = [
-            row for row in json.loads(path.read_text()) if question(row) not in new
+            row
+            for row in json.loads(path.read_text())
+            if question(row) not in new and row.get("steps") in steps
         ]
     replace(path, (json.dumps([*older, *answers], indent=1) + "\n").encode())
 

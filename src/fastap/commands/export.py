@@ -55,7 +55,9 @@ class Export:
         from fastap.deploy.run import load
 
         check_range("--episodes", self.episodes, 0, 1_000_000)
-        prepare_file(self.out, self.force)
+        card_file = self.out.with_name(self.out.name + ".json")
+        for path in (self.out, card_file):
+            prepare_file(path, self.force)
         run = load(self.folder)
         place = run.team(self.seed, self.method)
         arrays, card = run.pack(self.seed, self.method)
@@ -75,9 +77,9 @@ class Export:
         worst = export.check(run, place, step, card)
         if not worst <= export.CLOSE:
             raise Mistake(f"The {self.format} differs from its agents by {worst:g}.")
-        described = describe(card, arrays) | {"bytes": len(data), "differs": worst}
+        described = describe(card, arrays, self.format == "stablehlo")
+        described |= {"bytes": len(data), "differs": worst}
         replace(self.out, data)
-        card_file = self.out.with_name(self.out.name + ".json")
         replace(card_file, (json.dumps(described, indent=1) + "\n").encode())
         console.print(
             f"Wrote {self.out} ({len(data) / 1024:.0f} KiB), which differs from its "
@@ -85,17 +87,19 @@ class Export:
         )
 
 
-def describe(card: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Say what goes in and what comes out, with its shape."""
+def describe(
+    card: dict[str, Any], arrays: dict[str, np.ndarray], blank: bool
+) -> dict[str, Any]:
+    """Say what goes in and what comes out, in order, with its shape."""
     from fastap.deploy.export import STATE, shapes
 
-    sizes = shapes(card)
+    sizes = shapes(card, blank)
     shape = lambda name: ["episodes", *sizes[name]]
     words = PARTS | card["inputs"]
     inputs = {name: {"shape": shape(name), "meaning": words[name]} for name in sizes}
     outputs = {f"next_{n}": {"shape": shape(n)} for n in STATE if n in sizes}
     outputs["action"] = {"shape": ["episodes", card["agents"]]}
-    if card["context"]:
+    if card["context"] or blank:
         outputs["context"] = {"shape": ["episodes", card["agents"], card["context"]]}
     numbers = sum(x.size for name, x in arrays.items() if not name.startswith("usual."))
     return card | {"inputs": inputs, "outputs": outputs, "parameters": int(numbers)}

@@ -19,7 +19,7 @@ METHODS = tuple(SHARES)
 
 @dataclasses.dataclass(frozen=True)
 class Quickstart:
-    """Train two methods for two minutes, and see them beside fully trained ones.
+    """Train two methods for two minutes, and see them beside ones trained longer.
 
     Example: fastap quickstart --out quickstart
     """

@@ -92,7 +92,7 @@ def crossplay(study: Study) -> None:
 
     zoo = store.load(study.zoo or "lbf")
     pool = zoo.members("train")
-    label = np.array([zoo.groups[k].get("cluster", -1) for k in pool])
+    label = zoo.clusters[pool]
     if (label < 0).any():
         name = zoo.manifest["name"]
         raise Mistake(f"The groups of '{name}' have no clusters: `fastap zoo cluster`.")

@@ -136,10 +136,11 @@ class Study:
         from fastap.training.checkpoint import read_clock, read_config
 
         found = {}
-        for folder in sorted((self.out / "runs").glob("*")):
-            noted = read_config(folder)[1]
-            kept = {name: noted[name] for name in ("device", "versions", "command")}
-            found[folder.name] = kept | {"seconds": read_clock(folder)}
+        for path in sorted((self.out / "runs").glob("*/config.json")):
+            noted = read_config(path.parent)[1]
+            names = ("device", "versions", "command")
+            kept = {name: noted.get(name) for name in names}
+            found[path.parent.name] = kept | {"seconds": read_clock(path.parent)}
         return found
 
     def draw(self, name: str, figure: Any) -> None:

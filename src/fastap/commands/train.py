@@ -210,10 +210,11 @@ class Keeper:
 
 def drive(course: Any, state: Any, keeper: Keeper, console: Console) -> Any:
     """Train to the end, saving at every point of the curve and when stopped."""
+    from fastap.training.checkpoint import read_clock
     from fastap.training.train import Broken
 
     total, before = course.steps(course.beats), course.steps(state.beats)
-    clock = time.monotonic()
+    clock, already = time.monotonic(), read_clock(keeper.out) or 0.0
     bar = progress(console, "training", total, "steps", before)
     with stoppable() as asked, bar as tell:
         late = lambda: time.monotonic() - clock > 60 * keeper.minutes
@@ -230,7 +231,7 @@ def drive(course: Any, state: Any, keeper: Keeper, console: Console) -> Any:
                 tell(course.steps(state.beats), words)
                 if point:
                     last = state.rows[-len(course.seeds) :]
-                    keeper.logs(last, time.monotonic() - clock)
+                    keeper.logs(last, already + time.monotonic() - clock)
                 if stopped() and state.beats < course.beats:
                     words = f"stopped at step {course.steps(state.beats)}. "
                     stop = KeyboardInterrupt if asked() else Enough

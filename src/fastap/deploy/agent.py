@@ -18,6 +18,7 @@ import numpy as np
 CARD = "card"  # the entry that says what all others mean
 FORMAT, SCHEMA = "fastap agents", 1
 LOWEST, HIGHEST = -10.0, 0.5  # of a belief's log-variance
+WARM = 3  # steps before a context is expected to know anything
 SURE = 0.99  # share of the training episodes' moves or distances that are smaller
 Arrays = Mapping[str, np.ndarray]
 
@@ -200,6 +201,7 @@ class Agents:
         self.state = (memory, doubt, blank(card["actions"]))
         self._context: np.ndarray | None = None
         self._moved = np.zeros((many, n))
+        self._looks = 0
 
     def act(
         self, observations: np.ndarray, available: np.ndarray | None = None
@@ -246,15 +248,19 @@ class Agents:
 
     @property
     def alarm(self) -> np.ndarray:
-        """Whether the teammates resemble no cluster that was met in training."""
+        """Whether the teammates resemble no cluster that was met in training.
+
+        Never in the first steps, in which nobody is known yet.
+        """
         limit = self._needed("usual.limit")
         apart = distance(self._needed("usual.centre"), self._needed("usual.spread"))
         seen = self.context[None] if self._single else self.context
-        return self._out(apart(seen) > limit)
+        return self._out((apart(seen) > limit) & (self._looks > WARM))
 
     def _see(self, context: np.ndarray | None) -> None:
         if context is None:
             return
+        self._looks += 1
         now = context.swapaxes(0, 1)
         if self._context is not None:
             self._moved = np.linalg.norm(now - self._context, axis=-1)

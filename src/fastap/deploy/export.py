@@ -19,6 +19,7 @@ from fastap.deploy.run import Arrays, Run
 from fastap.methods.actor import act_by, best
 from fastap.problem.rollout import Glance
 from fastap.problem.spec import Mistake
+from fastap.teammates.acceptance import SURE
 
 STATE = ("memory", "doubt", "last")
 CLOSE = 1e-5  # how far a format may be from the agents it came from
@@ -34,13 +35,20 @@ def write_npz(arrays: Arrays, card: Card) -> bytes:
     return file.getvalue()
 
 
-def shapes(card: Card) -> dict[str, tuple[int, int]]:
-    """Say how wide each input is: agents, and numbers of each; episodes come first."""
-    n = card["agents"]
-    widths = {name: card[name] for name in ("memory", "doubt")}
-    widths |= dict.fromkeys(("last", "available"), card["actions"])
-    widths["observation"] = card["observation"]
-    return {name: (n, width) for name, width in widths.items() if width}
+def shapes(card: Card, blank: bool = False) -> dict[str, tuple[int, int]]:
+    """Say how wide each input is: agents, and numbers of each; episodes come first.
+
+    In the order of the arguments of a step; those of no width only if `blank`.
+    """
+    n, actions = card["agents"], card["actions"]
+    widths = {
+        "memory": card["memory"],
+        "doubt": card["doubt"],
+        "last": actions,
+        "observation": card["observation"],
+        "available": actions,
+    }
+    return {name: (n, width) for name, width in widths.items() if width or blank}
 
 
 def step_of(run: Run, place: int) -> Step:
@@ -58,19 +66,20 @@ def step_of(run: Run, place: int) -> Step:
         last = jax.nn.one_hot(action, values.shape[-1])
         return memory, doubt, last, action.astype(jnp.int32), context
 
-    return jax.vmap(one)
+    def many(*given):
+        with jax.default_matmul_precision(SURE):  # whatever the device
+            return jax.vmap(one)(*given)
+
+    return many
 
 
 def write_stablehlo(run: Run, place: int, card: Card) -> bytes:
     """Write one step for XLA, for any number of episodes at once."""
     (episodes,) = jax_export.symbolic_shape("episodes")
-    n = card["agents"]
     kinds = {"available": jnp.bool_}
-    widths = {name: card.get(name) for name in ("memory", "doubt", "observation")}
-    widths |= {"last": card["actions"], "available": card["actions"]}
     inputs = [
-        jax.ShapeDtypeStruct((episodes, n, widths[name]), kinds.get(name, jnp.float32))
-        for name in (*STATE, "observation", "available")
+        jax.ShapeDtypeStruct((episodes, *size), kinds.get(name, jnp.float32))
+        for name, size in shapes(card, blank=True).items()
     ]
     step = jax.jit(step_of(run, place))
     made = jax_export.export(step, platforms=("cpu", "cuda"))(*inputs)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fastap.deploy.agent import FORMAT, SCHEMA, SURE, Agents, distance
+from fastap.deploy.agent import FORMAT, SCHEMA, SURE, WARM, Agents, distance
 from fastap.experiments.measure import curves
 from fastap.experiments.thoughts import Subject, Watched
 from fastap.methods.beliefs import AbstractBelief, Product, Recurrent
@@ -19,7 +19,6 @@ from fastap.training.checkpoint import read_agents, read_config
 from fastap.training.settings import Settings
 
 QUANTILES = 201  # of the moves that are usual
-WARM = 3  # steps before a context is expected to know anything
 Arrays = dict[str, np.ndarray]
 MEANING = {  # of one agent's observation
     "lbf": (
@@ -72,7 +71,7 @@ class Run:
         """Write one team as plain arrays, and a card that says what they mean."""
         place = self.team(seed, method)
         model = jax.tree.map(lambda x: np.asarray(x[place]), self.model)
-        if model.known is not None:
+        if model.known is not None and np.any(model.known):
             raise Mistake("An oracle must be told who is there; it cannot be deployed.")
         arrays = {
             **named("values.enter", model.agents.enter),
@@ -81,6 +80,11 @@ class Run:
             **named("values.leave", model.agents.leave),
             **belief_arrays(model.local),
         }
+        if model.known is not None:  # of QMIX trained beside an oracle: all zeros
+            told = self.env.spec.inputs + self.env.spec.actions
+            told = np.arange(told, told + model.known.shape[1])
+            weight = arrays["values.enter.weight"]
+            arrays["values.enter.weight"] = np.delete(weight, told, axis=1)
         coding = self.env.coding()
         if coding is not None:
             arrays |= {"encode.source": coding[0], "encode.value": coding[1]}
@@ -107,7 +111,7 @@ class Run:
             "zoo": self.settings.zoo,
             "train_change": self.settings.train_change,
             "made": self.made,
-            "results": results(self.folder),
+            "results": results(self.folder, self.steps),
         }
         return arrays, card
 
@@ -127,7 +131,7 @@ class Run:
         seen = subject.watch("train", "stationary", episodes)
         if not seen.context.shape[-1]:
             return {}, {}
-        label = np.array([row.get("cluster") or 0 for row in subject.zoo.groups])
+        label = subject.zoo.clusters
         late = seen.valid & (np.arange(seen.valid.shape[1]) >= WARM)
         points, group = seen.context[late], label[seen.group[late]]
         kinds = np.unique(group)
@@ -142,7 +146,8 @@ class Run:
         other = subject.watch("held-out", "stationary", episodes)
         late = other.valid & (np.arange(other.valid.shape[1]) >= WARM)
         types = subject.zoo.types
-        met = np.isin(types, types[subject.zoo.members("train")])[other.group[late]]
+        trained = subject.agents[0].members["train"]
+        met = np.isin(types, types[trained])[other.group[late]]
         ringing = (far(other.context[late]) > limit).mean(-1)
         for name, part in (("types met", met), ("types not met", ~met)):
             if part.any():
@@ -199,11 +204,12 @@ def kind_of(belief: AbstractBelief) -> str:
     return "product" if isinstance(belief, Product) else "none"
 
 
-def results(folder: Path) -> list[dict[str, Any]]:
-    """Read what `fastap eval` has found, if it has looked."""
+def results(folder: Path, steps: int) -> list[dict[str, Any]]:
+    """Read what `fastap eval` has found of agents after so many steps."""
     try:
         rows = json.loads((folder / "results.json").read_text())
         kept = ("method", "change", "pool", "episodes", "seeds", "iqm", "ci95", "floor")
-        return [{name: row[name] for name in kept} for row in rows]
+        now = [row for row in rows if row["steps"] == steps]
+        return [{name: row[name] for name in kept} for row in now]
     except (OSError, ValueError, KeyError, TypeError):
         return []

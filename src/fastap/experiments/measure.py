@@ -54,7 +54,10 @@ def curves(folder: Path, env: str) -> Rows:
     """Read the learning curves of all runs in a folder, in long form."""
     path, rows = folder / checkpoint.METRICS, Rows()
     try:
-        lines = list(csv.DictReader(path.read_text().splitlines(), restkey="more"))
+        text = path.read_text()
+        if not text:  # it was stopped before its first point
+            return rows
+        lines = list(csv.DictReader(text.splitlines(), restkey="more"))
         if not lines or any("more" in line for line in lines):
             raise ValueError
         for line in lines:

@@ -80,7 +80,8 @@ class Subject:
         ready, model = self.agents
         env, mates = self.zoo.env, self.zoo.policy
         with jax.default_matmul_precision(SURE):
-            teams = episodes_of(self.zoo, self.zoo.members(pool), change, count)
+            met = ready.members.get(pool, self.zoo.members(pool))
+            teams = episodes_of(self.zoo, met, change, count)
             how = (env, mates, ready.settings.memory)
             episodes, worlds, context, memory = film_all(*how, model, teams)
         thoughts = np.asarray(context), np.asarray(memory)
@@ -97,8 +98,8 @@ class Subject:
         facts = {"method": self.method, "within": steady.within, "jump": steady.jump}
         learn = self.watch("train", "stationary", count)
         tasks = {"type": (seen, self.zoo.types)}
-        clusters = [row.get("cluster", -1) for row in self.zoo.groups]
-        if min(clusters[k] for k in self.zoo.members("train")) >= 0:
+        clusters = self.zoo.clusters
+        if clusters[self.agents[0].members["train"]].min() >= 0:
             met = self.watch("train", "U[5,8]", count)
             tasks["cluster"] = (met, np.maximum(clusters, 0))
         for name, (tried, labels) in tasks.items():

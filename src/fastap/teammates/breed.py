@@ -174,7 +174,8 @@ def learn(
 def in_pieces(train: Callable[..., Any], state: Any, rounds: int) -> Any:
     """Train in compiled calls of a few rounds, so that an interrupt is heard soon."""
     length = next(n for n in range(PIECE, 0, -1) if rounds % n == 0)
-    program = jax.jit(train)
+    program = jax.jit(train, donate_argnums=0)
+    state = jax.tree.map(jnp.copy, state)  # what is given away is nobody else's
     for first in range(0, rounds, length):
         state, _ = program(state, first + jnp.arange(length))
         jax.block_until_ready(state)

@@ -64,6 +64,12 @@ class Zoo:
         names = sorted({group["type"] for group in self.groups})
         return np.array([names.index(group["type"]) for group in self.groups])
 
+    @property
+    def clusters(self) -> Int[np.ndarray, " K"]:
+        """The cluster of each group, -1 where none is known."""
+        known = [group.get("cluster") for group in self.groups]
+        return np.array([-1 if label is None else label for label in known])
+
     def fingerprint(self) -> str:
         """Tell this zoo from every other: its groups, networks and labels."""
         parts = ("env", "layout", "parameters", "groups", "sha256", "order")
@@ -296,13 +302,19 @@ def scripted(env: Env, rows: Sequence[dict[str, Any]]) -> Habitual:
     if not isinstance(env, Foraging):
         raise Mistake(f"{env.spec.name} has no scripted zoo; lbf has.")
     try:
-        column = lambda name, kind: jnp.asarray(np.array([r[name] for r in rows], kind))
+        column = lambda name, kind: np.array([row[name] for row in rows], kind)
+        order, noise = column("order", np.float32), column("noise", np.float32)
+        sight, count = column("sight", np.int32), len(rows)
+        if (order.shape, noise.shape, sight.shape) != ((count, 2), (count,), (count,)):
+            raise ValueError("they are of different lengths")
+        if not (np.all((noise >= 0) & (noise <= 1)) and np.all(sight >= 0)):
+            raise ValueError("they are out of bounds")
         return Habitual(
             planner=Planner(env=env),
-            order=column("order", np.float32),
-            noise=column("noise", np.float32),
-            sight=column("sight", np.int32),
-            groups=len(rows),
+            order=jnp.asarray(order),
+            noise=jnp.asarray(noise),
+            sight=jnp.asarray(sight),
+            groups=count,
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         words = "A scripted group lacks a proper order, noise or sight"

@@ -33,6 +33,7 @@ from fastap.training.train import POOLS, Course, Row, State, course
 
 SCHEMA = 1
 CLOCK = "clock.csv"  # when each point of the curve was reached
+RESULTS = "results.json"  # what judges have found
 CONFIG, METRICS, POLICY = "config.json", "metrics.csv", "policy.safetensors"
 CHECKPOINT = Path("checkpoint") / "state.safetensors"
 Tensors = dict[str, np.ndarray]
@@ -181,7 +182,7 @@ def check_zoo(ready: Course, noted: dict[str, Any], folder: Path) -> None:
 
 def clear(folder: Path) -> None:
     """Take away what an earlier run has left."""
-    for old in (CHECKPOINT, POLICY, METRICS, CLOCK):
+    for old in (CHECKPOINT, POLICY, METRICS, CLOCK, RESULTS):
         remove(folder / old)
 
 
@@ -222,15 +223,12 @@ def write_config(folder: Path, settings: Settings, facts: dict[str, Any]) -> Non
 
 
 def read_clock(folder: Path) -> float | None:
-    """Return the seconds a run was trained for, all its parts together, if known."""
-    total = last = 0.0
+    """Return the seconds a run took to its last point, all its parts together."""
     try:
-        for line in (folder / CLOCK).read_text().splitlines()[1:]:
-            now = float(line.split(",")[1])
-            total, last = total + (last if now < last else 0.0), now
+        last = (folder / CLOCK).read_text().splitlines()[-1]
+        return float(last.split(",")[1])
     except (OSError, ValueError, IndexError):
         return None
-    return total + last
 
 
 def read_config(folder: Path) -> tuple[Settings, dict[str, Any]]:
