@@ -55,9 +55,9 @@ class Export:
         from fastap.deploy.run import load
 
         check_range("--episodes", self.episodes, 0, 1_000_000)
+        prepare_file(self.out, self.force)
         card_file = self.out.with_name(self.out.name + ".json")
-        for path in (self.out, card_file):
-            prepare_file(path, self.force)
+        prepare_file(card_file, self.force)
         run = load(self.folder)
         place = run.team(self.seed, self.method)
         arrays, card = run.pack(self.seed, self.method)

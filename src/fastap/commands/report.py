@@ -51,7 +51,8 @@ class Report:
 
         check_range("--episodes", self.episodes, 1, 1_000_000)
         check_range("--replays", self.replays, 0, 20)
-        for path in (self.out, *map(self.out.with_suffix, (".csv", ".tex"))):
+        prepare_file(self.out, self.force)
+        for path in map(self.out.with_suffix, (".csv", ".tex")):
             prepare_file(path, self.force)
         runs = [run for folder in self.folders for run in runs_in(folder)]
         if not runs:

@@ -305,10 +305,9 @@ def scripted(env: Env, rows: Sequence[dict[str, Any]]) -> Habitual:
         column = lambda name, kind: np.array([row[name] for row in rows], kind)
         order, noise = column("order", np.float32), column("noise", np.float32)
         sight, count = column("sight", np.int32), len(rows)
-        if (order.shape, noise.shape, sight.shape) != ((count, 2), (count,), (count,)):
-            raise ValueError("they are of different lengths")
-        if not (np.all((noise >= 0) & (noise <= 1)) and np.all(sight >= 0)):
-            raise ValueError("they are out of bounds")
+        fit = order.shape == (count, 2) and noise.shape == sight.shape == (count,)
+        if not fit or np.any((noise < 0) | (noise > 1) | (sight < 0)):
+            raise ValueError("of another length, or out of bounds")
         return Habitual(
             planner=Planner(env=env),
             order=jnp.asarray(order),
