@@ -1,6 +1,5 @@
 """Every block of code in the documentation runs."""
 
-import contextlib
 import re
 import runpy
 import shlex
@@ -34,7 +33,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES.values())
-def test_commands_in_the_docs_are_right(line, idle, run, tmp_path, monkeypatch):
+def test_commands_in_the_docs_are_right(line, idle, run, tmp_path, monkeypatch, capsys):
     """Each begins its work, beside the runs and zoos that the page speaks of."""
     monkeypatch.chdir(tmp_path)
     words = shlex.split(line, comments=True)[1:]
@@ -45,7 +44,11 @@ def test_commands_in_the_docs_are_right(line, idle, run, tmp_path, monkeypatch):
         shutil.copytree(find("lbf-conventions"), tmp_path / "my-zoo")
     if words[:2] == ["reproduce", "table1"]:
         shutil.rmtree(tmp_path / "study")
-    with contextlib.suppress(Began):
+    if words == ["zoo", "show"]:  # the only one that has no work to begin
+        main(words)
+        assert "validation" in capsys.readouterr().out
+        return
+    with pytest.raises(Began):
         main(words)
 
 
