@@ -16,12 +16,13 @@ from fastap.methods.practice import Moment
 from fastap.problem.rollout import Glance
 from fastap.problem.schedule import parse
 from fastap.teammates import identify as naming
-from fastap.teammates.acceptance import Cast, Switching, skills
+from fastap.teammates.acceptance import Cast, skills
 from fastap.teammates.company import Beside, Company, all_at_once
 from fastap.teammates.identify import identify
 from fastap.teammates.labels import recorded_order
 from fastap.teammates.population import Own, mix
 from fastap.teammates.scripted import Habitual, Planner, Random
+from fastap.teammates.yardsticks import Switching, roles
 from fastap.teammates.zoo import Zoo
 
 ENV = Foraging(horizon=12, rows=4, columns=4, foods=1)
@@ -126,7 +127,7 @@ def test_some_episodes_change_and_the_others_stay(model):
 def test_the_cast_is_told_what_it_should_be():
     zoo = zoo_of(mix(up, down, up), [("b", 2), ("a", 2), ("b", 1)])
     cast = Cast(np.array([0, 2]), seeds=2)
-    tasks, known = cast.tasks(zoo)
+    tasks, known = roles(zoo, cast.tasks())
     assert tasks.turn.tolist()[:2] == [[0, -1, -1], [-1, -1, 0]]
     assert np.all(np.asarray(tasks.turn)[2:] == [0, -1, 0])
     assert np.flatnonzero(np.asarray(known).any((1, 2))).tolist() == [4, 5, 8, 9]

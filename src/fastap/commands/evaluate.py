@@ -89,6 +89,11 @@ BESIDE = {
 }
 
 
+def beside(row: dict[str, Any]) -> list[tuple[str, float]]:
+    """List what a score can be compared with, by the names that tables give it."""
+    return [(who, row[key]) for who, key in BESIDE.items() if key in row]
+
+
 def summary(rows: Sequence[dict[str, Any]]) -> Table:
     """Tabulate each change: the runs, then what there is to compare them with."""
     heads = ("IQM", "95 %", "mean ± std", "dip", "lag")
@@ -99,9 +104,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> Table:
         for row in here:
             name = f"{Path(row['run']).name}: {row['method']} ({row['seeds']})"
             table.add_row(change, name, *words(row))
-        for who, key in BESIDE.items():
-            if key in here[0]:
-                table.add_row(change, who, f"{here[0][key]:.3f}")
+        for who, score in beside(here[0]):
+            table.add_row(change, who, f"{score:.3f}")
         table.add_section()
     return table
 

@@ -11,13 +11,14 @@ import tyro
 from rich.console import Console
 
 from fastap.commands.edge import check_range, prepare_file
+from fastap.commands.evaluate import BESIDE
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
 
 CHANGES = ("stationary", "U[5,8]")
 HEADS = (
     *("env", "change", "method", "seeds", "IQM", "95 %", "mean ± std"),
-    *("seen types", "unseen types", "random"),
+    *("seen types", "unseen types", *BESIDE),
 )
 LAGS = (0, 2, 4, 7)  # steps after a change that are shown of what memories know
 DOTS = 300  # of a method's contexts
@@ -219,7 +220,7 @@ def words(row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['mean']:.3f} ± {row['std']:.3f}",
         part("seen"),
         part("unseen"),
-        f"{row['floor']:.3f}",
+        *map(part, BESIDE.values()),
     )
 
 

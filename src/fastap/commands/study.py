@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fastap.commands.edge import Enough
+from fastap.commands.evaluate import beside
 from fastap.commands.train import Train, facts
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
@@ -178,7 +179,8 @@ def difference(study: Study) -> None:
         returns = lambda method, change, score=score: np.array(
             score[method, change]["returns"]
         )
-        best = abs(max(returns(m, "stationary").mean() for m in methods)) or 1.0
+        rivals = [m for m in methods if m != "oracle"]
+        best = abs(max(returns(m, "stationary").mean() for m in rivals)) or 1.0
         lost = lambda a, b, methods=methods, returns=returns, best=best: {
             m: (returns(m, a) - returns(m, b)) / best for m in methods
         }
@@ -201,6 +203,8 @@ def table_one(study: Study) -> None:
                 one = here.get(method)
                 ours = f"{one['mean']:.3f}±{one['std']:.3f}" if one else "no run"
                 table.add_row(change, method, ours, printed(change, method))
+            for who, score in beside(next(iter(here.values()), {})):
+                table.add_row(change, who, f"{score:.3f}", "")
             table.add_section()
         study.console.print(table)
         study.console.print(beaten(answers))
@@ -229,14 +233,13 @@ def by_method(name: str) -> Callable[[Study], None]:
         from fastap.report.figures import bars
 
         found = study.judged(name)
-        panels = {}
+        panels, lines = {}, {}
         for env, answers in found.items():
             for change in EXPERIMENTS[name].changes:
-                panels[f"{env}, {change}"] = {
-                    one["method"]: np.array(one["returns"])
-                    for one in answers
-                    if one["change"] == change
-                }
-        study.draw(name, bars(panels, "return, held-out groups"))
+                here = [one for one in answers if one["change"] == change]
+                score = {one["method"]: np.array(one["returns"]) for one in here}
+                panels[f"{env}, {change}"] = score
+                lines[f"{env}, {change}"] = dict(beside(here[0] if here else {}))
+        study.draw(name, bars(panels, "return, held-out groups", lines))
 
     return draw

@@ -3,13 +3,14 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
 
+from fastap.commands.accept import Accept, Yardsticks, longer
 from fastap.commands.clusters import Cluster
 from fastap.commands.edge import ZooName, check_range, measured, prepare, progress
 from fastap.commands.prey import Prey
@@ -159,59 +160,8 @@ class Crossplay:
 
 
 @dataclasses.dataclass(frozen=True)
-class Accept:
-    """Measure whether a zoo poses the question, and write it into the zoo.
-
-    Example: fastap zoo accept --zoo my-zoo
-    """
-
-    zoo: ZooName = "lbf"
-    """The zoo to judge: a folder you can write to, or one that comes with fastap."""
-    env: str | None = None
-    """Which environment's own zoo, as another way to say --zoo."""
-    pool: Literal["train", "validation"] = "validation"
-    """Which groups; the held-out ones are for final tables only."""
-    preset: Preset = "paper"
-    """smoke: nothing learnt; quick: 300,000 steps; paper: 6 million."""
-    steps: int | None = None
-    """Joint steps of training for each team, if not the preset's."""
-    seeds: int = 3
-    """How many teams are trained for all groups together."""
-    episodes: int = 500
-    """How many episodes a score is the mean of."""
-
-    def run(self, console: Console) -> None:
-        """Train best responses, ask who can be told apart, and record."""
-        from fastap.teammates import zoo as store
-        from fastap.teammates.acceptance import PIECES, Cast, accept
-        from fastap.teammates.identify import identify
-
-        check_range("--seeds", self.seeds, 1, 100)
-        check_range("--episodes", self.episodes, 1, 100_000)
-        folder = store.find(self.env or self.zoo)
-        zoo = store.load(folder)
-        if len(zoo.members(self.pool)) < 2:
-            raise Mistake(f"The pool '{self.pool}' of {folder} has no two groups.")
-        practice, naming = effort(self.preset, self.steps)
-        cast = Cast(zoo.members(self.pool), self.seeds)
-        with progress(console, "training", practice.steps, "steps") as advance:
-            share = practice.steps / PIECES
-            tell = lambda piece, words: advance(piece * share, words)
-            facts, model = accept(zoo, practice, cast, self.episodes, tell)
-        console.print("asking who can be told apart ...")
-        told = identify(zoo, model, self.pool, *naming)
-        store.save(folder, zoo.manifest | facts | told | {"accepted_on": self.pool})
-        gap, known = facts["best_response_gap"], told["identifiability"]
-        console.print(gaps(facts["label_gaps"]))
-        console.print(
-            f"best-response gap {gap:.2f} (wanted: 0.15), types named {known:.1f} "
-            f"times as often as by chance (wanted: 2). Wrote it into {folder}."
-        )
-
-
-@dataclasses.dataclass(frozen=True)
 class Zoo:
-    """Teammates: build, show, crossplay, cluster, accept; and the prey of pp."""
+    """Teammates: build, show, crossplay, cluster, accept, yardsticks; pp's prey."""
 
     what: Annotated[
         Annotated[Build, tyro.conf.subcommand("build")]
@@ -219,6 +169,7 @@ class Zoo:
         | Annotated[Crossplay, tyro.conf.subcommand("crossplay")]
         | Annotated[Cluster, tyro.conf.subcommand("cluster")]
         | Annotated[Accept, tyro.conf.subcommand("accept")]
+        | Annotated[Yardsticks, tyro.conf.subcommand("yardsticks")]
         | Annotated[Prey, tyro.conf.subcommand("prey")],
         tyro.conf.arg(name=""),
     ]
@@ -226,16 +177,6 @@ class Zoo:
     def run(self, console: Console) -> None:
         """Do what was asked for."""
         self.what.run(console)
-
-
-def gaps(rows: list[dict[str, Any]]) -> Table:
-    """Tabulate what being told the type of one's teammates is worth."""
-    table = Table("trained", "change", "memory", "qmix", "told", "switching")
-    for row in rows:
-        words = (row["trained"], row["change"], row["memory"])
-        scores = (f"{row[kind]:.2f}" for kind in ("qmix", "told", "switching"))
-        table.add_row(*words, *scores)
-    return table
 
 
 FACTS = (
@@ -294,27 +235,3 @@ def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
     }
     practice, trunks = sizes[name]
     return longer(practice, steps), trunks
-
-
-def longer(practice: Any, steps: int | None) -> Any:
-    """Practise for as long as asked, if asked."""
-    if steps is None:
-        return practice
-    check_range("--steps", steps, 1, 10**10)
-    return dataclasses.replace(practice, steps=steps)
-
-
-def effort(name: Preset, steps: int | None) -> tuple[Any, tuple[int, int]]:
-    """Return how to train best responses, and the episodes and steps to learn names."""
-    from fastap.methods.model import Learning
-    from fastap.methods.practice import Practice
-
-    tiny = Learning(hidden=8, embed=4)
-    small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
-    sizes = {
-        "smoke": (Practice(steps=500, learning=tiny, **small), (32, 5)),
-        "quick": (Practice(steps=300_000), (2_000, 1_000)),
-        "paper": (Practice(steps=6_000_000), (20_000, 5_000)),
-    }
-    practice, naming = sizes[name]
-    return longer(practice, steps), naming

@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
 from fastap.evaluation.adaptation import adaptation
 from fastap.evaluation.evaluate import Judge, Played
 from fastap.evaluation.statistics import interval, iqm, summary
+from fastap.experiments.yardsticks import Spot, floor, seal, switching, told
 from fastap.methods.model import Model
 from fastap.problem.rollout import Memory
 from fastap.problem.schedule import Never, parse
-from fastap.problem.spec import Env
-from fastap.teammates.scripted import Random
+from fastap.teammates.yardsticks import WAYS
 from fastap.teammates.zoo import Zoo
 from fastap.training.checkpoint import read_agents
 from fastap.training.settings import Pool
@@ -62,11 +61,22 @@ class Case:
         """Play all episodes of a change."""
         return self.judge(self.model, self.members, change)
 
-    @functools.lru_cache  # noqa: B019
+    @functools.cached_property
+    def spot(self) -> Spot:
+        """Where the agents are judged."""
+        zoo, question = self.ready.zoo, self.question
+        where = (self.ready.settings.zoo, seal(zoo), tuple(self.members.tolist()))
+        return Spot(*where, question.episodes, question.memory)
+
     def floor(self, change: str) -> float:
         """Return what random agents earn beside the same teammates."""
-        chance = dataclasses.replace(self.judge, work=nobody)
-        return float(chance(jnp.zeros(1), self.members, change).returns[0])
+        return floor(self.spot, change)
+
+    @property
+    def ceiling(self) -> float | None:
+        """What the best responses to these groups earn, or the best self-play."""
+        known = switching(self.spot, "stationary")
+        return best(self.ready.zoo, self.members) if known is None else known
 
     def parts(self) -> dict[str, Int[np.ndarray, " k"]]:
         """Split the groups: of types that were met in training, and of others."""
@@ -99,10 +109,9 @@ def assess(folder: Path, question: Question) -> Iterator[Answer]:
 
 def answer(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:
     """Say how one configuration does under one change."""
-    question, zoo = case.question, case.ready.zoo
-    played = case.played(change)
+    question, played = case.question, case.played(change)
     returns = played.returns[runs]
-    floor, ceiling = case.floor(change), best(zoo, case.members)
+    floor, ceiling = case.floor(change), case.ceiling
     halves = case.halves(change) if question.pool == "held-out" else {}
     return {
         "change": change,
@@ -116,16 +125,10 @@ def answer(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:
         "ceiling": ceiling,
         "score": normal(float(iqm(returns)), floor, ceiling),
         "win_rate": np.asarray(played.success)[runs].mean(1).tolist(),
-        **told(case, change),
+        **beside(case, change),
         **cost(case, runs, change),
         **{name: some.returns[runs].tolist() for name, some in halves.items()},
     }
-
-
-def nobody(env: Env, model: Any) -> Random:
-    """Put random agents in the place of a model's."""
-    del env, model
-    return Random()
 
 
 def best(zoo: Zoo, members: Int[np.ndarray, " k"]) -> float | None:
@@ -142,21 +145,15 @@ def normal(value: float, floor: float, ceiling: float | None) -> float | None:
     return (value - floor) / (ceiling - floor) if ceiling and ceiling > floor else None
 
 
-def told(case: Case, change: str) -> Answer:
-    """Find what the zoo's acceptance says of the oracle and the switching response.
+def beside(case: Case, change: str) -> Answer:
+    """Return what there is to compare with: oracle and best responses, where known.
 
-    Only of agents trained under the same change and beside the same groups.
+    The oracle is the one that was trained with changes if the run was, or without.
     """
-    zoo, question = case.ready.zoo, case.question
-    trained = case.ready.settings.train_change
-    want = {"trained": trained, "change": change, "memory": question.memory}
-    same = len(case.members) == len(zoo.members(question.pool))
-    if zoo.manifest.get("accepted_on") != question.pool or not same:
-        return {}
-    for row in zoo.manifest.get("label_gaps", ()):
-        if want.items() <= row.items():
-            return {"oracle": row["told"], "switching": row["switching"]}
-    return {}
+    spot, trained = case.spot, parse(case.ready.settings.train_change)
+    way = WAYS[not isinstance(trained.when, Never)]
+    found = {"oracle": told(spot, change, way), "switching": switching(spot, change)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def cost(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:
@@ -175,7 +172,7 @@ def cost(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:
 def adapt(case: Case, runs: Int[np.ndarray, " r"]) -> dict[str, Answer]:
     """Measure what one change at a fixed step does; the middle of all seeds."""
     rewards = lambda change: np.asarray(case.played(change).reward, float)[runs]
-    floor, ceiling = case.floor("stationary"), best(case.ready.zoo, case.members)
+    floor, ceiling = case.floor("stationary"), case.ceiling
     scale = ceiling - floor if ceiling and ceiling > floor else 1.0
 
     def after(at: int) -> Answer:

@@ -11,6 +11,7 @@ from statistics import mean
 from typing import Any
 
 from fastap.experiments.assess import Answer, Question, assess
+from fastap.experiments.yardsticks import seal
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
@@ -18,6 +19,7 @@ from fastap.training import checkpoint
 from fastap.training.train import POOLS, course
 
 Rows = list[dict[str, Any]]
+BESIDE = ("floor", "oracle", "switching", "ceiling")  # what a score is held against
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +86,7 @@ def is_change(text: str) -> bool:
 def ticket(folder: Path, question: Question) -> tuple[str, Path]:
     """Say what tells a question to a run's agents from any other, and where it is."""
     policy = (folder / checkpoint.POLICY).read_bytes()
-    zoo = course(checkpoint.read_config(folder)[0]).zoo.fingerprint()
+    zoo = seal(course(checkpoint.read_config(folder)[0]).zoo)
     asked = json.dumps([dataclasses.asdict(question), zoo], sort_keys=True)
     digest = hashlib.sha256(policy + asked.encode()).hexdigest()[:16]
     return digest, folder / "answers" / f"{digest}.json"
@@ -124,7 +126,7 @@ def scores(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
             for part in ("win_rate", "seen", "unseen"):
                 if part in one:
                     row[part] = one[part][seed]
-            yield row | {name: one[name] for name in ("floor", "ceiling")}
+            yield row | {name: one[name] for name in BESIDE if name in one}
 
 
 def summaries(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
@@ -132,10 +134,11 @@ def summaries(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
     for one in found:
         names = ("env", "method", "change", "pool", "seeds", "episodes", "iqm")
         low, high = one["ci95"]
-        more = ("mean", "std", "score", "floor", "ceiling")
+        more = ("mean", "std", "score")
         yield (
             {name: one[name] for name in names}
             | {"low": low, "high": high}
             | {name: one[name] for name in more}
+            | {name: one[name] for name in BESIDE if name in one}
             | {part: mean(one[part]) for part in ("seen", "unseen") if part in one}
         )

@@ -92,9 +92,14 @@ def draw_curve(ax: Axes, rows: Rows, method: str, place: int) -> None:
 
 
 def bars(
-    panels: Mapping[str, Mapping[str, np.ndarray]], title: str, zero: bool = True
+    panels: Mapping[str, Mapping[str, np.ndarray]],
+    title: str,
+    lines: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Figure:
-    """Draw one bar for each method in each panel, every seed as a dot."""
+    """Draw one bar for each method in each panel, every seed as a dot.
+
+    What they are to be compared with, panel by panel, is drawn as lines.
+    """
     figure = Figure(figsize=(3.4 * len(panels) + 1.2, 3.4), layout="constrained")
     grid = figure.subplots(1, len(panels), squeeze=False)
     for ax, (panel, scores) in zip(grid[0], panels.items(), strict=True):
@@ -110,8 +115,12 @@ def bars(
             ax.scatter(np.full(len(values), k), values, s=8, color=INK, zorder=3)
         names = [name_of(method) for method in scores]
         ax.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
-        if zero:
-            ax.axhline(0, color=INK, lw=0.6)
+        ax.axhline(0, color=INK, lw=0.6)
+        for who, score in (lines or {}).get(panel, {}).items():
+            ax.axhline(score, color=INK, lw=0.8, ls=":")
+            ax.text(
+                len(names) - 0.5, score, f" {who}", fontsize=6, color=INK, va="center"
+            )
     grid[0, 0].set_ylabel(title, color=INK, fontsize=8)
     return figure
 

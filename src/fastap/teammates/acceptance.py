@@ -3,31 +3,35 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Float, Int
 
-from fastap.methods.actor import Actor, act_by
-from fastap.methods.learner import plain
+from fastap.methods.actor import act_by
 from fastap.methods.model import Model
-from fastap.methods.practice import Drill, Practice
-from fastap.problem.rollout import AbstractPolicy, Glance, Memory, Players, play
-from fastap.problem.schedule import parse
-from fastap.teammates.company import SHARE, Beside, Company, all_at_once, episodes_of
+from fastap.methods.practice import Practice
+from fastap.problem.rollout import Memory, Players, play
+from fastap.teammates.company import SHARE, episodes_of
 from fastap.teammates.crossplay import beside_all, cross_play, mean_return, summarise
 from fastap.teammates.scripted import Random
+from fastap.teammates.yardsticks import (
+    CHANGE,
+    WAYS,
+    Switching,
+    Task,
+    Tell,
+    rounded,
+    train_all,
+)
 from fastap.teammates.zoo import Zoo
 
 SURE = "highest"  # precision of products when judging, whatever the device
-CHANGES = ("stationary", "U[5,8]", "U[5,8]-same")
+CHANGES = (*WAYS, f"{CHANGE}-same")
 MEMORIES: tuple[Memory, ...] = ("fresh", "watched")
-PIECES = 10  # training is cut into so many, and judged after each
-HEADLINE = {"trained": "U[5,8]", "change": "U[5,8]", "memory": "fresh"}
+HEADLINE = {"trained": CHANGE, "change": CHANGE, "memory": "fresh"}
 
 
 def skills(zoo: Zoo, episodes: int, seed: int = 0) -> dict[str, Any]:
@@ -87,29 +91,19 @@ class Cast:
 
     members: Int[np.ndarray, " k"]
     seeds: int
-    ways = tuple(itertools.product(("stationary", "U[5,8]"), ("qmix", "told")))
+    ways = tuple(itertools.product(WAYS, ("qmix", "told")))
 
-    def tasks(self, zoo: Zoo) -> tuple[Company, Float[Array, "R K C"]]:
-        """Say whom each run is trained beside, and what it is told of them."""
-        count = len(zoo.groups)
-        types = np.eye(zoo.types.max() + 1, dtype=np.float32)[zoo.types]
-        every = np.isin(np.arange(count), self.members)
-        ways = [way for way in self.ways for _ in range(self.seeds)]
-        allowed = [*np.eye(count, dtype=bool)[self.members], *([every] * len(ways))]
-        alone = [("stationary", "qmix")] * len(self.members)
-        share = [0.0 if way == "stationary" else SHARE for way, _ in alone + ways]
-        known = [types * (kind == "told") for _, kind in alone + ways]
-        met = all_at_once(jnp.asarray(np.array(allowed)))
-        company = Company(met, jnp.array(share))
-        return company, jnp.asarray(np.array(known))
+    def tasks(self) -> list[Task]:
+        """Say whom each run is trained beside, and whether it is told their type."""
+        members = tuple(self.members.tolist())
+        every = [Task(members, way, kind == "told") for way, kind in self.ways]
+        alone = [Task((group,)) for group in members]
+        return alone + [task for task in every for _ in range(self.seeds)]
 
     def runs(self, trained: str, kind: str) -> slice:
         """Find the runs of one way of training."""
         first = len(self.members) + self.seeds * self.ways.index((trained, kind))
         return np.s_[first : first + self.seeds]
-
-
-Tell = Callable[[int, str], None]
 
 
 def accept(
@@ -121,9 +115,7 @@ def accept(
     are with it than those trained for all. The label gap: what being told the
     type adds. Returns the facts, and one of the teams trained for all.
     """
-    env, play = zoo.env, Beside(zoo, parse(HEADLINE["change"]))
-    drill = Drill(env, env.spec.controlled, practice, play)
-    models, curves = train_all(zoo, drill, cast, tell)
+    models, curves = train_all(zoo, practice, cast.tasks(), tell)
     earned = judge_all(zoo, models, episodes)
     own = earned[np.arange(len(cast.members)), cast.members]
     general = earned[cast.runs("stationary", "qmix")][:, cast.members].mean(0)
@@ -140,37 +132,13 @@ def accept(
         },
         "label_gap": round(headline["told"] - headline["qmix"], 4),
         "label_gaps": rows,
-        "curves": curves,
+        "curves": {
+            " ".join(way): rounded(curves[:, cast.runs(*way)].mean(1))
+            for way in cast.ways
+        },
     }
-    one = cast.runs("U[5,8]", "qmix").stop - 1
+    one = cast.runs(CHANGE, "qmix").stop - 1
     return facts, jax.tree.map(lambda x: x[one], models)
-
-
-def train_all(
-    zoo: Zoo, drill: Drill, cast: Cast, tell: Tell, rate: float = 5e-4
-) -> tuple[Model, dict[str, list[float]]]:
-    """Train all runs side by side; return them, and the curve of each way."""
-    tasks, known = cast.tasks(zoo)
-    count = len(known)
-    keys = jax.vmap(jax.random.key)(jnp.arange(count))
-    state = jax.jit(jax.vmap(drill.start))(
-        tasks, plain(jnp.full(count, rate)), keys, known
-    )
-    rounds = drill.practice.rounds(drill.env.spec.horizon)
-    train = jax.jit(drill.improve, donate_argnums=0)
-    curves: dict[str, list[float]] = {f"{a} {b}": [] for a, b in cast.ways}
-    for piece in range(PIECES):
-        start, stop = rounds * piece // PIECES, rounds * (piece + 1) // PIECES
-        if start == stop:
-            continue
-        state, notes = train(state, jnp.arange(start, stop))
-        earned = notes["return"]
-        last = np.asarray(earned[-max(1, len(earned) // 4) :].mean(0))
-        for way in cast.ways:
-            score = round(float(last[cast.runs(*way)].mean()), 4)
-            curves[" ".join(way)].append(score)
-        tell(piece + 1, f"return {last.mean():.2f}")
-    return state.learner.model, curves
 
 
 def judge_all(
@@ -188,32 +156,6 @@ def judge_all(
 
     with jax.default_matmul_precision(SURE):
         return np.asarray(test(models), float)
-
-
-class Switching(AbstractPolicy):
-    """For every group the team trained for it; all of them watch, one acts."""
-
-    team: Actor  # stacked, one for each response
-    response: Int[Array, " K"]  # to each group
-    groups: int = eqx.field(static=True, default=1)
-
-    def start(self, slots: int) -> PyTree[Array]:
-        """Return the empty memories of all teams, slots first."""
-        count = len(self.team.agents.leave.bias)
-        wide = lambda x: jnp.broadcast_to(x[:, None], (slots, count, *x.shape[1:]))
-        return jax.tree.map(wide, self.team.start(slots))
-
-    def luck(self, slots: int, key: PRNGKeyArray) -> None:
-        """Leave nothing to chance."""
-
-    def act(
-        self, memory: PyTree[Array], glance: Glance, luck: None
-    ) -> tuple[PyTree[Array], Int[Array, " P"]]:
-        """Let all teams look; do what the response to the present group would."""
-        look = lambda team, memory: team.act(memory, glance, luck)
-        each = jax.vmap(look, in_axes=(0, 1), out_axes=(1, 0))
-        memory, actions = each(self.team, memory)
-        return memory, actions[self.response[glance.group]]
 
 
 def label_gaps(

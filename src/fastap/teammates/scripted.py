@@ -1,6 +1,8 @@
 """Teams that follow a script: yardsticks, controls, and the first teammates."""
 
 import abc
+from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,6 +16,7 @@ from fastap.envs.foraging import LOAD, Foraging
 from fastap.envs.particles import Arena
 from fastap.envs.smax import between
 from fastap.problem.rollout import AbstractPolicy, Glance
+from fastap.problem.spec import Env, Mistake
 
 CLOSE, NEAR = 3.0, 10.0  # a gathered team's radius, an enemy worth fighting now
 FAR = 1000  # more than any way on a board
@@ -275,3 +278,26 @@ class Gatherer(AbstractPolicy):
         loose = jnp.max(jnp.where(alive, spread, 0.0)) > CLOSE
         quiet = jnp.min(distance) > NEAR
         return jnp.where(loose & quiet, middle[None], nearest)
+
+
+def habits(env: Env, rows: Sequence[dict[str, Any]]) -> Habitual:
+    """Make the planners that the rows of a manifest describe."""
+    if not isinstance(env, Foraging):
+        raise Mistake(f"{env.spec.name} has no scripted zoo; lbf has.")
+    try:
+        column = lambda name, kind: np.array([row[name] for row in rows], kind)
+        order, noise = column("order", np.float32), column("noise", np.float32)
+        sight, count = column("sight", np.int32), len(rows)
+        fit = order.shape == (count, 2) and noise.shape == sight.shape == (count,)
+        if not fit or np.any((noise < 0) | (noise > 1) | (sight < 0)):
+            raise ValueError("of another length, or out of bounds")
+        return Habitual(
+            planner=Planner(env=env),
+            order=jnp.asarray(order),
+            noise=jnp.asarray(noise),
+            sight=jnp.asarray(sight),
+            groups=count,
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        words = "A scripted group lacks a proper order, noise or sight"
+        raise Mistake(f"{words}: {str(error).splitlines()[0]}.") from error

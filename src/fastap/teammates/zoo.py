@@ -23,7 +23,6 @@ from safetensors.numpy import save as write_tensors
 
 from fastap import __version__
 from fastap.envs import make
-from fastap.envs.foraging import Foraging
 from fastap.methods.learner import begin
 from fastap.methods.model import Learning
 from fastap.methods.networks import Values
@@ -31,7 +30,7 @@ from fastap.problem.rollout import AbstractPolicy
 from fastap.problem.spec import Env, Mistake
 from fastap.teammates.grow import Group
 from fastap.teammates.population import Population
-from fastap.teammates.scripted import Habitual, Planner
+from fastap.teammates.scripted import habits
 
 SCHEMA = 1
 POOLS = ("train", "validation", "held-out")
@@ -153,16 +152,15 @@ def of_groups(
             }
         )
     stacked = jax.tree.map(lambda *x: np.stack(x), *(group.agents for group in groups))
-    half = jax.tree.map(lambda x: x.astype(np.float16), stacked)
-    return {**describe(env, name, command), "kind": "learnt", "groups": rows}, half
+    return {**describe(env, name, command), "kind": "learnt", "groups": rows}, stacked
 
 
 def save(folder: Path, manifest: Manifest, teams: Values | None = None) -> None:
     """Write a zoo, each file under another name first, the manifest last."""
     manifest = dict(manifest)
     if teams is not None:
-        data = write_tensors(flat(teams))
-        manifest["sha256"] = hashlib.sha256(data).hexdigest()
+        data = pack(teams)
+        manifest["sha256"] = seal(data)
         replace(folder / TENSORS, data)
     replace(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
@@ -220,7 +218,7 @@ def load(name: str | Path) -> Zoo:
                 f"{manifest['env']} has room for {env.spec.least} to {env.spec.mates}."
             )
     if manifest["kind"] == "scripted":
-        return Zoo(manifest, env, scripted(env, rows))
+        return Zoo(manifest, env, habits(env, rows))
     agents = read_teams(folder / TENSORS, manifest, env)
     policy = Population(env=env, agents=agents, groups=len(rows))
     return Zoo(manifest, env, policy)
@@ -254,18 +252,35 @@ def read_manifest(path: Path) -> Manifest:
         raise Mistake(
             f"{path} has schema {manifest['schema']}; this fastap reads {SCHEMA}."
         )
+    if not isinstance(manifest.get("yardsticks", {}), dict):
+        raise Mistake(f"{path}: what it says of yardsticks is damaged.")
     if not rows or any(row["pool"] not in POOLS for row in rows):
         raise Mistake(f"{path}: every group is in one of {', '.join(POOLS)}.")
     return manifest
 
 
 def read_teams(path: Path, manifest: Manifest, env: Env) -> Values:
-    """Read the networks of all groups, and see that they are the ones meant."""
+    """Read the networks of all groups."""
+    how = width(manifest.get("hidden", Learning().hidden), path)
+    build = lambda: begin(env, env.spec.slots, how, jax.random.key(0))
+    shapes = jax.eval_shape(lambda: build().model.agents)
+    return read_stack(path, manifest.get("sha256"), shapes, len(manifest["groups"]))
+
+
+def width(hidden: Any, path: Path) -> Learning:
+    """Read how wide networks are."""
+    if type(hidden) is not int or not 1 <= hidden <= 100_000:
+        raise Mistake(f"{path}: the manifest's 'hidden' is no width of a network.")
+    return Learning(hidden=hidden)
+
+
+def read_stack(path: Path, digest: Any, shapes: PyTree, count: int) -> PyTree:
+    """Read so many networks of these shapes, and see that they are the ones meant."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise Mistake(f"{path} cannot be read: {error.strerror}.") from error
-    if hashlib.sha256(data).hexdigest() != manifest.get("sha256"):
+    if seal(data) != digest:
         raise Mistake(
             f"{path} is not the file its manifest describes: damaged, cut short or "
             "changed. Fetch it again or build the zoo anew."
@@ -274,20 +289,24 @@ def read_teams(path: Path, manifest: Manifest, env: Env) -> Values:
         tensors = read_tensors(data)
     except SafetensorError as error:
         raise Mistake(f"{path} is no safetensors file: {error}.") from error
-    slots, hidden = env.spec.slots, manifest.get("hidden", Learning().hidden)
-    if type(hidden) is not int or not 1 <= hidden <= 100_000:
-        raise Mistake(f"{path}: the manifest's 'hidden' is no width of a network.")
-    build = lambda: begin(env, slots, Learning(hidden=hidden), jax.random.key(0))
-    model = jax.eval_shape(lambda: build().model.agents)
-    count = len(manifest["groups"])
-    want = {k: (count, *x.shape) for k, x in flat(model).items()}
+    want = {k: (count, *x.shape) for k, x in flat(shapes).items()}
     if {k: x.shape for k, x in tensors.items()} != want:
         raise Mistake(
-            f"{path} does not hold networks for {count} groups of {slots} agents of "
-            f"{env.spec.name}."
+            f"{path} does not hold the networks of {count} teams that fit its zoo."
         )
     leaves = [jnp.asarray(tensors[k], jnp.float32) for k in want]
-    return jax.tree.unflatten(jax.tree.structure(model), leaves)
+    return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
+
+
+def pack(teams: PyTree) -> bytes:
+    """Write networks at half precision."""
+    half = jax.tree.map(lambda x: np.asarray(x).astype(np.float16), teams)
+    return write_tensors(flat(half))
+
+
+def seal(data: bytes) -> str:
+    """Tell a file from every other."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def flat(tree: PyTree, between: str = "") -> dict[str, Any]:
@@ -295,26 +314,3 @@ def flat(tree: PyTree, between: str = "") -> dict[str, Any]:
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     name = functools.partial(jax.tree_util.keystr, simple=True, separator=between)
     return {name(path): x for path, x in leaves}
-
-
-def scripted(env: Env, rows: Sequence[dict[str, Any]]) -> Habitual:
-    """Make the planners that the rows of a manifest describe."""
-    if not isinstance(env, Foraging):
-        raise Mistake(f"{env.spec.name} has no scripted zoo; lbf has.")
-    try:
-        column = lambda name, kind: np.array([row[name] for row in rows], kind)
-        order, noise = column("order", np.float32), column("noise", np.float32)
-        sight, count = column("sight", np.int32), len(rows)
-        fit = order.shape == (count, 2) and noise.shape == sight.shape == (count,)
-        if not fit or np.any((noise < 0) | (noise > 1) | (sight < 0)):
-            raise ValueError("of another length, or out of bounds")
-        return Habitual(
-            planner=Planner(env=env),
-            order=jnp.asarray(order),
-            noise=jnp.asarray(noise),
-            sight=jnp.asarray(sight),
-            groups=count,
-        )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        words = "A scripted group lacks a proper order, noise or sight"
-        raise Mistake(f"{words}: {str(error).splitlines()[0]}.") from error

@@ -1,0 +1,218 @@
+"""Teams that know what others must find out: yardsticks, stored with a zoo."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from fastap.methods.actor import Actor, act_by
+from fastap.methods.beliefs import Silent
+from fastap.methods.learner import begin, plain
+from fastap.methods.model import Model
+from fastap.methods.networks import Sum, Values
+from fastap.methods.practice import Drill, Practice
+from fastap.problem.rollout import AbstractPolicy, Glance
+from fastap.problem.schedule import parse
+from fastap.problem.spec import Env, Mistake
+from fastap.teammates import zoo as store
+from fastap.teammates.company import SHARE, Beside, Company, all_at_once
+from fastap.teammates.zoo import Zoo
+
+CHANGE = "U[5,8]"  # what teams that are trained with changes meet
+WAYS = ("stationary", CHANGE)
+POOLS = ("validation", "held-out")  # whose groups have a team of their own
+PIECES = 10  # training is cut into so many, and told of after each
+FILE = "yardsticks.safetensors"
+Tell = Callable[[int, str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Whom a team is trained beside, what happens to them, and what it is told."""
+
+    groups: tuple[int, ...]
+    trained: str = "stationary"
+    told: bool = False  # the type of the group that is there
+
+
+def roles(zoo: Zoo, tasks: Sequence[Task]) -> tuple[Company, Float[Array, "R K C"]]:
+    """Say whom each team meets, and what it is told of every group."""
+    count, types = len(zoo.groups), zoo.types
+    kinds = np.eye(types.max() + 1, dtype=np.float32)[types]
+    met = np.array([np.isin(np.arange(count), task.groups) for task in tasks])
+    share = [0.0 if task.trained == "stationary" else SHARE for task in tasks]
+    company = Company(all_at_once(jnp.asarray(met)), jnp.array(share))
+    return company, jnp.asarray(np.array([kinds * task.told for task in tasks]))
+
+
+def train_all(
+    zoo: Zoo, practice: Practice, tasks: Sequence[Task], tell: Tell, rate: float = 5e-4
+) -> tuple[Model, Float[np.ndarray, "P R"]]:
+    """Train a team for every task side by side; return them, and their curves."""
+    drill = Drill(
+        zoo.env, zoo.env.spec.controlled, practice, Beside(zoo, parse(CHANGE))
+    )
+    company, known = roles(zoo, tasks)
+    keys = jax.vmap(jax.random.key)(jnp.arange(len(tasks)))
+    dials = plain(jnp.full(len(tasks), rate))
+    state = jax.jit(jax.vmap(drill.start))(company, dials, keys, known)
+    rounds = practice.rounds(zoo.env.spec.horizon)
+    train = jax.jit(drill.improve, donate_argnums=0)
+    curves = []
+    for piece in range(PIECES):
+        start, stop = rounds * piece // PIECES, rounds * (piece + 1) // PIECES
+        if start == stop:
+            continue
+        state, notes = train(state, jnp.arange(start, stop))
+        earned = notes["return"]
+        curves.append(np.asarray(earned[-max(1, len(earned) // 4) :].mean(0)))
+        tell(piece + 1, f"return {curves[-1].mean():.2f}")
+    return state.learner.model, np.array(curves)
+
+
+def rounded(curve: Float[np.ndarray, " P"]) -> list[float]:
+    """Write a curve as a manifest holds it."""
+    return [round(float(score), 4) for score in curve]
+
+
+class Switching(AbstractPolicy):
+    """For every group the team trained for it; all of them watch, one acts."""
+
+    team: Actor  # stacked, one for each response
+    response: Int[Array, " K"]  # to each group
+    groups: int = eqx.field(static=True, default=1)
+
+    def start(self, slots: int) -> PyTree[Array]:
+        """Return the empty memories of all teams, slots first."""
+        count = len(self.team.agents.leave.bias)
+        wide = lambda x: jnp.broadcast_to(x[:, None], (slots, count, *x.shape[1:]))
+        return jax.tree.map(wide, self.team.start(slots))
+
+    def luck(self, slots: int, key: PRNGKeyArray) -> None:
+        """Leave nothing to chance."""
+
+    def act(
+        self, memory: PyTree[Array], glance: Glance, luck: None
+    ) -> tuple[PyTree[Array], Int[Array, " P"]]:
+        """Let all teams look; do what the response to the present group would."""
+        look = lambda team, memory: team.act(memory, glance, luck)
+        each = jax.vmap(look, in_axes=(0, 1), out_axes=(1, 0))
+        memory, actions = each(self.team, memory)
+        return memory, actions[self.response[glance.group]]
+
+
+Responses = tuple[Model, Int[Array, "*R K"]]  # teams, and whose turn it is beside whom
+
+
+def respond(env: Env, model: Responses) -> Switching:
+    """Put the teams that were trained for one group each to work."""
+    teams, response = model
+    return Switching(team=act_by(env, teams), response=response)
+
+
+def planned(zoo: Zoo, seeds: int) -> list[Task]:
+    """Plan a best response to each group, and teams told the types of each pool."""
+    pools = [tuple(zoo.members(pool).tolist()) for pool in POOLS]
+    alone = [Task((group,)) for pool in pools for group in pool]
+    ways = [(pool, way) for pool in pools if pool for way in WAYS]
+    return alone + [Task(*way, told=True) for way in ways for _ in range(seeds)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Yardsticks:
+    """The stored teams of a zoo."""
+
+    zoo: Zoo
+    tasks: tuple[Task, ...]
+    agents: Values  # stacked, in the order of the tasks
+
+    def models(self, rows: Sequence[int]) -> Model:
+        """Take some of the teams, with what they are told."""
+        _, known = roles(self.zoo, [self.tasks[row] for row in rows])
+        agents = jax.tree.map(lambda x: x[np.array(rows)], self.agents)
+        return Model(agents, Silent(), Silent(), Sum(), (), known)
+
+    def told(self, members: Sequence[int], trained: str) -> Model | None:
+        """Find the teams trained beside these groups and told their types."""
+        rows = [
+            row
+            for row, task in enumerate(self.tasks)
+            if task.told and task.trained == trained
+            if set(members) <= set(task.groups)
+        ]
+        return self.models(rows) if rows else None
+
+    def switching(self, members: Sequence[int]) -> Responses | None:
+        """Find the best responses to these groups, as one stack of teams."""
+        alone = {
+            task.groups[0]: row
+            for row, task in enumerate(self.tasks)
+            if not task.told and len(task.groups) == 1
+        }
+        if not set(members) <= alone.keys():
+            return None
+        response = np.zeros(len(self.zoo.groups), int)
+        response[np.array(members)] = np.arange(len(members))
+        stack = lambda x: jnp.asarray(x)[None]
+        teams = self.models([alone[group] for group in members])
+        return jax.tree.map(stack, teams), stack(response)
+
+
+def save(folder: Path, zoo: Zoo, teams: Values, facts: dict[str, Any]) -> None:
+    """Write the teams beside the groups, and into the manifest what they are."""
+    data = store.pack(teams)
+    replaced = {"yardsticks": facts | {"sha256": store.seal(data)}}
+    store.replace(folder / FILE, data)
+    store.save(folder, zoo.manifest | replaced)
+
+
+def load(name: str | Path) -> Yardsticks | None:
+    """Read the teams of a zoo, if it has any."""
+    folder = store.find(name)
+    zoo = store.load(folder)
+    noted = zoo.manifest.get("yardsticks")
+    if noted is None:
+        return None
+    try:
+        tasks = tuple(task_of(row, len(zoo.groups)) for row in noted["teams"])
+        digest, hidden = noted["sha256"], noted["hidden"]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise Mistake(
+            f"{folder}: what its manifest says of yardsticks is damaged; make them "
+            "anew with `fastap zoo yardsticks`."
+        ) from error
+    known = roles(zoo, tasks)[1][0]
+    count, how = zoo.env.spec.controlled, store.width(hidden, folder)
+    build = lambda: begin(zoo.env, count, how, jax.random.key(0), known).model.agents
+    shapes = jax.eval_shape(build)
+    agents = store.read_stack(folder / FILE, digest, shapes, len(tasks))
+    return Yardsticks(zoo, tasks, agents)
+
+
+def task_of(row: dict[str, Any], count: int) -> Task:
+    """Read one task from a manifest."""
+    groups, trained, told = row["groups"], row["trained"], row["told"]
+    fine = groups and all(type(group) is int and 0 <= group < count for group in groups)
+    if not fine or trained not in WAYS or type(told) is not bool:
+        raise ValueError
+    return Task(tuple(groups), trained, told)
+
+
+def describe(
+    tasks: Sequence[Task], practice: Practice, curves: Float[np.ndarray, "P R"]
+) -> dict[str, Any]:
+    """Say what the teams are and how far they came."""
+    kinds = [f"told, {task.trained}" if task.told else "alone" for task in tasks]
+    mean = lambda kind: rounded(curves[:, np.array(kinds) == kind].mean(1))
+    return {
+        "teams": [dataclasses.asdict(task) for task in tasks],
+        "steps": practice.steps,
+        "hidden": practice.learning.hidden,
+        "curves": {kind: mean(kind) for kind in dict.fromkeys(kinds)},
+    }
