@@ -23,6 +23,7 @@ WORK = (  # where commands stop reading and begin to compute
     "fastap.teammates.grow.grow_together",
     "fastap.teammates.acceptance.accept",
     "fastap.teammates.acceptance.skills",
+    "fastap.teammates.yardsticks.train_all",
     "fastap.teammates.breed.breed",
     "fastap.training.forecast.forecast",
     "fastap.deploy.export.check",

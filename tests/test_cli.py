@@ -71,7 +71,7 @@ def test_quickstart_shows_yours_beside_shipped_and_never_overwrites(capsys, tmp_
     text = page.read_text()
     for who in ("qmix", "fastap", "shipped-qmix", "shipped-fastap"):
         assert who in said and f"<td>{who}</td>" in text
-    assert "2,400,000" in said and "report.html" in said
+    assert "6,000,000" in said and "report.html" in said
     page.write_text("mine")
     assert "--force" in refused(capsys, "quickstart", "--out", str(out), *FAST)
     assert page.read_text() == "mine"

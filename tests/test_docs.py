@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastap.cli import main
-from fastap.teammates.zoo import find
+from fastap.teammates.zoo import load, save
 from tests.idle import Began
 
 ROOT = Path(__file__).parent.parent
@@ -41,7 +41,8 @@ def test_commands_in_the_docs_are_right(line, idle, run, tmp_path, monkeypatch, 
         for name in ("runs/fastap", "runs/qmix", "study/runs/lbf-fastap"):
             shutil.copytree(run, tmp_path / name)
     if "build" not in words:
-        shutil.copytree(find("lbf-conventions"), tmp_path / "my-zoo")
+        zoo = load("lbf-conventions").manifest
+        save(tmp_path / "my-zoo", {k: v for k, v in zoo.items() if k != "yardsticks"})
     if words[:2] == ["reproduce", "table1"]:
         shutil.rmtree(tmp_path / "study")
     if words == ["zoo", "show"]:  # the only one that has no work to begin

@@ -75,11 +75,14 @@ def test_tables_have_a_row_for_each_cell_and_seed(made):
     rows = rows_of(made / "table1-lbf.csv")
     cells = {(row["method"], row["change"], row["seed"]) for row in rows}
     experiment = EXPERIMENTS["table1"]
-    assert len(rows) == len(cells) == 7 * 6 * 2
+    assert len(rows) == len(cells) == 8 * 6 * 2
     assert {row["method"] for row in rows} == set(experiment.methods)
     assert {row["pool"] for row in rows} == {"held-out"}
     columns = ["env", "method", "change", "pool", "seed", "episodes", "return"]
     assert list(rows[0])[:7] == columns
+    for row in rows:  # what anybody can earn, on the same episodes
+        assert float(row["floor"]) < float(row["oracle"]) < 1
+        assert float(row["floor"]) < float(row["switching"]) <= float(row["ceiling"])
 
 
 def test_curves_are_those_of_the_runs(made):
@@ -96,6 +99,13 @@ def test_a_transfer_is_judged_under_its_target(made):
     assert {row["method"] for row in rows} == {"transferred", "scratch"}
     config = json.loads((made / "runs/lbf-transferred/config.json").read_text())
     assert config["settings"]["start"].endswith("lbf-source")
+
+
+def test_a_source_is_trained_no_longer_than_in_the_paper():
+    source, after, _ = EXPERIMENTS["transfer"].cohorts("lbf")
+    assert source.steps("paper", None) == source.steps("paper", 3_000_000) == 600_000
+    assert source.steps("smoke", None) == 1_600 and source.steps("paper", 9) == 9
+    assert after.steps("paper", None) is None and after.steps("paper", 9) == 9
 
 
 def test_what_is_done_is_not_done_again(made, monkeypatch, capsys):

@@ -42,7 +42,8 @@ class Study:
 
     def settings(self, env: str, cohort: Any) -> dict[str, Any]:
         """List what a cohort's runs are asked for, beside the preset's own."""
-        own = {"zoo": self.zoo, "steps": self.steps, "seeds": self.seeds}
+        steps = cohort.steps(self.preset, self.steps)
+        own = {"zoo": self.zoo, "steps": steps, "seeds": self.seeds}
         asked = own | cohort.asked(self.preset)
         if cohort.start:
             asked["start"] = f"../{env}-{cohort.start}"  # from the run's own folder

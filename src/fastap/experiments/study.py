@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastap.methods.table import FASTAP
-from fastap.training.settings import Preset
+from fastap.training.settings import PRESETS, Preset
 
 BASELINES = ("qmix", "pearl", "escp", "liam", "odits")
 EVERYBODY = ("fastap", *BASELINES, "oracle")
@@ -35,11 +35,18 @@ class Cohort:
     beside: tuple[str, ...] = ()
     more: tuple[tuple[str, Any], ...] = ()  # other settings of theirs
     start: str | None = None  # the cohort whose agents they begin with
+    most: int | None = None  # steps, however long others are trained
 
     def asked(self, preset: Preset) -> dict[str, Any]:
         """Return the settings that are not the preset's own."""
         beside = self.beside[: len(ABLATIONS) + 1] if preset == "smoke" else self.beside
         return {"beside": beside, **dict(self.more)}
+
+    def steps(self, preset: Preset, asked: int | None) -> int | None:
+        """Say how long they are trained, if not as the preset has it."""
+        if self.most is None:
+            return asked
+        return min(self.most, asked or PRESETS[preset]["steps"])
 
 
 def fastap(env: str) -> Cohort:
@@ -59,7 +66,7 @@ def transfer(env: str) -> tuple[Cohort, ...]:
     del env
     changes = lambda change: (("train_change", change),)
     return (
-        Cohort("source", "fastap", more=changes(SOURCE)),
+        Cohort("source", "fastap", more=changes(SOURCE), most=600_000),
         Cohort("transferred", "fastap", more=changes(TARGET), start="source"),
         Cohort("scratch", "fastap", more=changes(TARGET)),
     )

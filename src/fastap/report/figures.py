@@ -116,13 +116,20 @@ def bars(
         names = [name_of(method) for method in scores]
         ax.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
         ax.axhline(0, color=INK, lw=0.6)
-        for who, score in (lines or {}).get(panel, {}).items():
-            ax.axhline(score, color=INK, lw=0.8, ls=":")
-            ax.text(
-                len(names) - 0.5, score, f" {who}", fontsize=6, color=INK, va="center"
-            )
+        mark_lines(ax, (lines or {}).get(panel, {}))
     grid[0, 0].set_ylabel(title, color=INK, fontsize=8)
     return figure
+
+
+def mark_lines(ax: Axes, lines: Mapping[str, float]) -> None:
+    """Draw scores across a panel and name them at its right, one above the other."""
+    top = max([*lines.values(), ax.get_ylim()[1]]) if lines else 0.0
+    place = -np.inf
+    for who, score in sorted(lines.items(), key=lambda line: line[1]):
+        ax.axhline(score, color=INK, lw=0.8, ls=":")
+        place = max(score, place + 0.045 * top)
+        across = ax.get_yaxis_transform()
+        ax.text(1.01, place, who, fontsize=6, color=INK, va="center", transform=across)
 
 
 def context_lines(
