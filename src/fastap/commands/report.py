@@ -80,7 +80,9 @@ def runs_in(folder: Path) -> list[Path]:
 
     if (folder / CONFIG).is_file():
         return [folder]
-    found = sorted(path.parent for path in folder.glob(f"runs/*/{CONFIG}"))
+    ours_first = lambda run: ("fastap" not in run.name, run.name)
+    found = [path.parent for path in folder.glob(f"runs/*/{CONFIG}")]
+    found.sort(key=ours_first)
     if not found:
         raise Mistake(f"{folder} is no run, and no study that holds any.")
     return found
@@ -107,7 +109,11 @@ def contents(runs: Sequence[Path], episodes: int) -> tuple[list[str], list[Any]]
     unfinished = "Runs that are not done are shown as far as they are."
     parts = [heading("Runs", unfinished)]
     parts.append(grid(("run", "methods", "zoo", "state"), states))
-    about = f"Greedy play beside held-out groups, {episodes} episodes for each seed."
+    about = (
+        f"Greedy play beside held-out groups, {episodes} episodes for each seed. The "
+        "same are played by random agents, by agents that were trained beside these "
+        "groups and are told their type, and by best responses that take turns."
+    )
     parts += [heading("Returns", about), grid(HEADS, [words(row) for row in rows])]
     if lines:
         say = "How many seeds earn more than that, all changes weighing the same."

@@ -210,9 +210,12 @@ def context_planes(
     contexts: Mapping[str, np.ndarray], kinds: Mapping[str, np.ndarray]
 ) -> Figure:
     """Draw contexts in the plane of their two widest directions, coloured by kind."""
-    count = max(1, len(contexts))
-    figure = Figure(figsize=(2.9 * count + 1.0, 3.0), layout="constrained")
-    axes = figure.subplots(1, count, squeeze=False)[0]
+    across = max(1, min(len(contexts), 4))
+    down = max(1, -(-len(contexts) // across))
+    figure = Figure(figsize=(2.5 * across, 2.5 * down), layout="constrained")
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    for ax in axes[len(contexts) :]:
+        ax.set_axis_off()
     for ax, (method, points) in zip(axes, contexts.items(), strict=False):
         dress(ax, name_of(method))
         centred = points - points.mean(0, keepdims=True)
