@@ -1,13 +1,16 @@
 """Judging runs: pairing, pools, what stands beside a number, and damaged folders."""
 
 import dataclasses
+import io
 import json
 
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 
 from fastap.cli import main
+from fastap.commands.evaluate import summary as table
 from fastap.evaluation.evaluate import Judge
 from fastap.experiments.assess import Case, Question, beside, best
 from fastap.experiments.yardsticks import told
@@ -148,6 +151,16 @@ def test_a_zoo_that_has_no_yardsticks_has_a_floor(ready, monkeypatch):
     case = Case(dataclasses.replace(ready, zoo=bare), None, Question((), episodes=40))
     assert not beside(case, "stationary") and case.floor("stationary") > 0
     assert case.ceiling == best(bare, case.members)
+
+
+def test_runs_that_are_held_against_others_stand_apart(answers):
+    first, second = answers[0], answers[0] | {"run": "other", "oracle": 0.25}
+    text = io.StringIO()
+    Console(file=text, width=120).print(table([first, second, first]))
+    lines = text.getvalue().splitlines()
+    told = [i for i, line in enumerate(lines) if " told " in line]
+    (other,) = (i for i, line in enumerate(lines) if "other: qmix" in line)
+    assert len(told) == 2 and told[0] < other < told[1] and "0.250" in lines[told[1]]
 
 
 def test_a_table_shows_the_floor_beside(folder, capsys):

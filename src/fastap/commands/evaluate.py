@@ -95,12 +95,15 @@ def beside(row: dict[str, Any]) -> list[tuple[str, float]]:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> Table:
-    """Tabulate each change: the runs, then what there is to compare them with."""
+    """Tabulate each change: the runs, then what there is to compare them with.
+
+    Runs beside other groups, or trained in another way, have yardsticks of their own.
+    """
     heads = ("IQM", "95 %", "mean ± std", "dip", "lag")
     table = Table("change", "who", *heads, box=box.SIMPLE, padding=(0, 1, 0, 0))
-    place = lambda row: (row["env"], row["zoo"], row["change"])
+    place = lambda row: (row["change"], row["env"], row["zoo"], *beside(row))
     for spot in dict.fromkeys(map(place, rows)):
-        change, here = spot[-1], [row for row in rows if place(row) == spot]
+        change, here = spot[0], [row for row in rows if place(row) == spot]
         for row in here:
             name = f"{Path(row['run']).name}: {row['method']} ({row['seeds']})"
             table.add_row(change, name, *words(row))
