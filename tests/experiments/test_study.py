@@ -55,7 +55,7 @@ def test_every_figure_and_table_is_there(made):
 def test_summaries_are_of_the_same_scores(made):
     scores = rows_of(made / "table1-lbf.csv")
     for row in rows_of(made / "table1-lbf-summary.csv"):
-        same = ("method", "change")
+        same = ("method", "change", "memory")
         here = [s for s in scores if all(s[name] == row[name] for name in same)]
         mean = np.mean([float(s["return"]) for s in here])
         assert float(row["mean"]) == pytest.approx(mean)
@@ -73,13 +73,14 @@ def test_every_method_is_asked_what_its_memory_knows(made):
 
 def test_tables_have_a_row_for_each_cell_and_seed(made):
     rows = rows_of(made / "table1-lbf.csv")
-    cells = {(row["method"], row["change"], row["seed"]) for row in rows}
+    parts = ("method", "change", "memory", "seed")
+    cells = {tuple(row[part] for part in parts) for row in rows}
     experiment = EXPERIMENTS["table1"]
-    assert len(rows) == len(cells) == 8 * 6 * 2
+    assert len(rows) == len(cells) == 8 * 6 * 2 * 2
     assert {row["method"] for row in rows} == set(experiment.methods)
     assert {row["pool"] for row in rows} == {"held-out"}
-    columns = ["env", "method", "change", "pool", "seed", "episodes", "return"]
-    assert list(rows[0])[:7] == columns
+    columns = ["env", "method", "change", "pool", "memory", "seed", "episodes"]
+    assert list(rows[0])[:8] == [*columns, "return"]
     for row in rows:  # what anybody can earn, on the same episodes
         assert float(row["floor"]) < float(row["oracle"]) < 1
         assert float(row["floor"]) < float(row["switching"]) <= float(row["ceiling"])

@@ -132,3 +132,17 @@ def measured(manifest: dict[str, Any], fact: str) -> Any:
     if fact not in manifest:
         raise Mistake(f"The zoo '{manifest['name']}' has no '{fact}'; build it anew.")
     return manifest[fact]
+
+
+@contextlib.contextmanager
+def hasty() -> Iterator[None]:
+    """Compile in less time to slower programs: for what hardly runs at all."""
+    import jax
+
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name]
+    jax.config.update(name, True)
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)

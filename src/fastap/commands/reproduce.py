@@ -1,5 +1,6 @@
 """`fastap reproduce`: the paper's tables and figures, and those that led to them."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from fastap.commands.archive import pack, unpack
 from fastap.commands.control import control
-from fastap.commands.edge import ZooName, check_range, prepare, some
+from fastap.commands.edge import ZooName, check_range, hasty, prepare, some
 from fastap.commands.learnability import learn
 from fastap.commands.ratio import ratio
 from fastap.commands.scenes import context, crossplay, embeddings, snapshot, transfer
@@ -108,8 +109,10 @@ class Reproduce:
         """Run one experiment of the study, or all; pack what there is at the end."""
         if self.unpack:
             unpack(self.unpack, self.out, self.force)
+        compiler = hasty() if self.preset == "smoke" else contextlib.nullcontext()
         try:
-            self.experiments(console)
+            with compiler:
+                self.experiments(console)
         finally:
             if self.pack and self.out.is_dir():
                 console.print(f"Packed {pack(self.out, self.pack)}.")

@@ -1,6 +1,7 @@
 """The paper's experiments, run: what is missing is trained, what is there is read."""
 
 import dataclasses
+import itertools
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fastap.commands.edge import Enough
-from fastap.commands.evaluate import beside
+from fastap.commands.evaluate import BESIDE, beside
 from fastap.commands.train import Train, facts
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
@@ -110,10 +111,11 @@ class Study:
         from fastap.experiments.study import EXPERIMENTS
 
         experiment, found = EXPERIMENTS[name], {}
-        asked = Question(experiment.changes, "held-out", FEW[self.preset])
+        changes, few = experiment.changes, FEW[self.preset]
+        questions = [Question(changes, "held-out", few, m) for m in experiment.memories]
         for env, folders in self.runs(name).items():
             answered = []
-            for folder in folders:
+            for folder, asked in itertools.product(folders, questions):
                 if self.left() <= 0 and recorded(folder, asked) is None:
                     raise Enough("the time is over; say it again to go on.")
                 answered += answers(folder, asked)
@@ -197,18 +199,24 @@ def table_one(study: Study) -> None:
     experiment = EXPERIMENTS["table1"]
     found = study.judged("table1")
     for env, answers in found.items():
-        table = Table("change", "method", "ours", "paper", title=f"{env}, held-out")
+        memories, title = experiment.memories, f"{env}, held-out, by teammates' memory"
+        table = Table("change", "method", *memories, "paper", title=title)
         for change in experiment.changes:
-            here = {one["method"]: one for one in answers if one["change"] == change}
-            for method in experiment.methods:
-                one = here.get(method)
-                ours = f"{one['mean']:.3f}±{one['std']:.3f}" if one else "no run"
-                table.add_row(change, method, ours, printed(change, method))
-            for who, score in beside(next(iter(here.values()), {})):
-                table.add_row(change, who, f"{score:.3f}", "")
+            here = [one for one in answers if one["change"] == change]
+            ours = {(one["method"], one["memory"]): words(one) for one in here}
+            for one in here:
+                ours |= {(w, one["memory"]): f"{x:.3f}" for w, x in beside(one)}
+            for who in (*experiment.methods, *BESIDE):
+                cells = (ours.get((who, memory), "no run") for memory in memories)
+                table.add_row(change, who, *cells, printed(change, who))
             table.add_section()
         study.console.print(table)
-        study.console.print(beaten(answers))
+        study.console.print(beaten([a for a in answers if a["memory"] == "fresh"]))
+
+
+def words(answer: Row) -> str:
+    """Write a score as the paper does."""
+    return f"{answer['mean']:.3f}±{answer['std']:.3f}"
 
 
 def beaten(answers: Sequence[Row]) -> Table:

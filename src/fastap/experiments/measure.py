@@ -119,7 +119,7 @@ def answers(folder: Path, question: Question) -> list[Answer]:
 def scores(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
     """Write answers in long form: one row for each seed."""
     for one in found:
-        names = ("env", "method", "change", "pool")
+        names = ("env", "method", "change", "pool", "memory")
         who = {name: one[name] for name in names}
         for seed, score in enumerate(one["returns"]):
             row = who | {"seed": seed, "episodes": one["episodes"], "return": score}
@@ -132,7 +132,16 @@ def scores(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
 def summaries(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
     """Write answers as tables do: one row for each method and change."""
     for one in found:
-        names = ("env", "method", "change", "pool", "seeds", "episodes", "iqm")
+        names = (
+            "env",
+            "method",
+            "change",
+            "pool",
+            "memory",
+            "seeds",
+            "episodes",
+            "iqm",
+        )
         low, high = one["ci95"]
         more = ("mean", "std", "score")
         yield (

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastap.methods.table import FASTAP
+from fastap.problem.rollout import Memory
 from fastap.training.settings import PRESETS, Preset
 
 BASELINES = ("qmix", "pearl", "escp", "liam", "odits")
@@ -87,6 +88,7 @@ class Experiment:
     cohorts: Callable[[str], tuple[Cohort, ...]]
     methods: tuple[str, ...]  # that are shown, in order
     changes: tuple[str, ...] = ()  # to be judged under, on held-out groups
+    memories: tuple[Memory, ...] = ("fresh",)  # of teammates that take over
 
 
 ALL = ("lbf", "pp", "cn", "10m_vs_14m")
@@ -105,6 +107,7 @@ EXPERIMENTS = {
         everybody,
         (*COLUMNS, "oracle"),
         ROWS,
+        ("fresh", "watched"),
     ),
     "ablations": Experiment(
         "Fastap without one of its parts",

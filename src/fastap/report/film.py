@@ -194,7 +194,7 @@ def _draw_shape(axes: Axes, shape: Shape, mates: str) -> None:
     patch.set(facecolor=colour, edgecolor=edge, linewidth=1.0, alpha=faint)
     if shape.kind == "goal":  # visible when somebody stands on it
         patch.set(zorder=3, edgecolor="white")
-    axes.add_patch(patch)
+    axes.add_artist(patch)
     if shape.label:
         text = axes.text(x, y - 0.02 * radius, shape.label, fontsize=11)
         text.set(ha="center", va="center", color="white", weight="bold")
@@ -213,7 +213,7 @@ def _draw_team(axes: Axes, film: Clip, now: int) -> None:
         fill = colour if there else "none"
         chip = Rectangle((x, 0.15), 0.6, 0.7, facecolor=fill, edgecolor=colour)
         chip.set(linestyle=style, linewidth=1.2)
-        axes.add_patch(chip)
+        axes.add_artist(chip)
         ink = "white" if there else colour
         text = axes.text(x + 0.3, 0.48, str(slot), color=ink, fontsize=7)
         text.set(ha="center", va="center")
@@ -225,7 +225,7 @@ def _draw_timeline(axes: Axes, film: Clip, t: int) -> None:
     axes.set(xlim=(0, steps), ylim=(0, 1))
     axes.axis("off")
     for i, group in enumerate(film.group):
-        axes.add_patch(Rectangle((i, 0.25), 1, 0.4, color=colour_of(group), lw=0))
+        axes.add_artist(Rectangle((i, 0.25), 1, 0.4, color=colour_of(group), lw=0))
         if film.swap[i]:
             axes.plot([i, i], [0.05, 0.95], color=ALARM, linewidth=2)
     axes.plot([min(t, steps)], [0.45], "o", color=INK, markersize=6, clip_on=False)
