@@ -135,11 +135,11 @@ def test_the_floor_is_what_random_agents_earn(ready):
 
 
 @pytest.mark.parametrize("trained", ["stationary", "U[6,7]"])
-def test_the_oracle_is_the_one_that_was_trained_alike(trained):
+def test_who_is_told_was_trained_alike(trained):
     whole = course(settings("lbf", "qmix", "smoke", train_change=trained))
     case = Case(whole, None, Question((), "validation", EPISODES))
     way = "U[5,8]" if trained == "U[6,7]" else trained
-    assert beside(case, "stationary")["oracle"] == told(case.spot, "stationary", way)
+    assert beside(case, "stationary")["told"] == told(case.spot, "stationary", way)
     other = "stationary" if way == "U[5,8]" else "U[5,8]"
     assert told(case.spot, "stationary", other) != told(case.spot, "stationary", way)
 
@@ -154,7 +154,7 @@ def test_a_zoo_that_has_no_yardsticks_has_a_floor(ready, monkeypatch):
 
 
 def test_runs_that_are_held_against_others_stand_apart(answers):
-    first, second = answers[0], answers[0] | {"run": "other", "oracle": 0.25}
+    first, second = answers[0], answers[0] | {"run": "other", "told": 0.25}
     text = io.StringIO()
     Console(file=text, width=120).print(table([first, second, first]))
     lines = text.getvalue().splitlines()

@@ -138,14 +138,41 @@ def test_damage_is_noticed(measured, tmp_path):
     (copy / yardsticks.FILE).write_bytes(data)
     noted = store.load(copy).manifest
     assert yardsticks.load(copy)
-    for odd in ({"teams": 3}, {"teams": [{"groups": [9]}]}, {"teams": [None]}):
+    odd_teams = (3, [], {}, [None], [{"groups": [9]}])
+    for odd in (*({"teams": teams} for teams in odd_teams), {"groups": "others"}):
         store.save(copy, noted | {"yardsticks": noted["yardsticks"] | odd})
         with pytest.raises(Mistake, match="yardsticks is damaged"):
             yardsticks.load(copy)
     for odd in ([], "x", 1):
         store.save(copy, noted | {"yardsticks": odd})
         with pytest.raises(Mistake, match="yardsticks is damaged"):
-            store.load(copy)
+            yardsticks.load(copy)
+        assert str(odd) in seal(store.load(copy))
+
+
+def test_teams_are_of_the_groups_they_were_trained_for(measured, tmp_path):
+    copy = tmp_path / "copy"
+    noted = store.load(measured).manifest
+    (copy / yardsticks.FILE).parent.mkdir()
+    (copy / yardsticks.FILE).write_bytes((measured / yardsticks.FILE).read_bytes())
+    relabelled = [row | {"cluster": 3} for row in noted["groups"]]
+    store.save(copy, noted | {"groups": relabelled})
+    assert yardsticks.load(copy)
+    swapped = [noted["groups"][i] for i in (1, 0, 2, 3)]
+    store.save(copy, noted | {"groups": swapped})
+    with pytest.raises(Mistake, match="or of other groups; make them anew"):
+        yardsticks.load(copy)
+
+
+def test_what_others_wrote_meanwhile_is_kept(folder, tmp_path):
+    zoo = store.load(folder)
+    store.save(tmp_path / "zoo", zoo.manifest | {"identifiability": 2.5})
+    tasks = [Task((0,))]
+    models, curves = yardsticks.train_all(zoo, TINY, tasks, lambda *_: None)
+    facts = yardsticks.describe(tasks, TINY, curves)
+    yardsticks.save(tmp_path / "zoo", zoo, models.agents, facts)
+    assert store.load(tmp_path / "zoo").manifest["identifiability"] == 2.5
+    assert yardsticks.load(tmp_path / "zoo")
 
 
 def test_a_zoo_without_them_has_none(folder):

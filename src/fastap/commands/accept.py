@@ -54,7 +54,8 @@ class Accept:
             facts, model = accept(zoo, practice, cast, self.episodes, tell)
         console.print("asking who can be told apart ...")
         told = identify(zoo, model, self.pool, *naming)
-        store.save(folder, zoo.manifest | facts | told | {"accepted_on": self.pool})
+        now = store.load(folder).manifest  # others may have written since
+        store.save(folder, now | facts | told | {"accepted_on": self.pool})
         gap, known = facts["best_response_gap"], told["identifiability"]
         console.print(gaps(facts["label_gaps"]))
         console.print(
@@ -107,7 +108,7 @@ class Yardsticks:
             tell = lambda piece, words: advance(piece * share, words)
             models, curves = yardsticks.train_all(zoo, practice, tasks, tell)
         asked = f"--preset {self.preset} --steps {practice.steps} --seeds {self.seeds}"
-        command = f"fastap zoo yardsticks --zoo {zoo.manifest['name']} {asked}"
+        command = f"fastap zoo yardsticks --zoo {self.env or self.zoo} {asked}"
         facts = yardsticks.describe(tasks, practice, curves)
         facts |= store.made_with() | {"command": command}
         yardsticks.save(folder, zoo, models.agents, facts)

@@ -84,7 +84,7 @@ def remember(folder: Path, answers: Sequence[dict[str, Any]]) -> None:
 
 BESIDE = {
     "random": "floor",
-    "told": "oracle",
+    "told": "told",
     "switching": "switching",
 }
 

@@ -141,18 +141,18 @@ def best(zoo: Zoo, members: Int[np.ndarray, " k"]) -> float | None:
 
 
 def normal(value: float, floor: float, ceiling: float | None) -> float | None:
-    """Return a value on a scale from random agents to the best self-play."""
+    """Return a value on a scale from random agents to the best that is known."""
     return (value - floor) / (ceiling - floor) if ceiling and ceiling > floor else None
 
 
 def beside(case: Case, change: str) -> Answer:
-    """Return what there is to compare with: oracle and best responses, where known.
+    """Return what there is to compare with: told teams and best responses, if any.
 
-    The oracle is the one that was trained with changes if the run was, or without.
+    Those who are told were trained with changes if the run was, or without.
     """
     spot, trained = case.spot, parse(case.ready.settings.train_change)
     way = WAYS[not isinstance(trained.when, Never)]
-    found = {"oracle": told(spot, change, way), "switching": switching(spot, change)}
+    found = {"told": told(spot, change, way), "switching": switching(spot, change)}
     return {name: value for name, value in found.items() if value is not None}
 
 

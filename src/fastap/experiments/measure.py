@@ -19,7 +19,7 @@ from fastap.training import checkpoint
 from fastap.training.train import POOLS, course
 
 Rows = list[dict[str, Any]]
-BESIDE = ("floor", "oracle", "switching", "ceiling")  # what a score is held against
+YARDSTICKS = ("floor", "told", "switching", "ceiling")  # that a score is held against
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,28 +126,20 @@ def scores(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
             for part in ("win_rate", "seen", "unseen"):
                 if part in one:
                     row[part] = one[part][seed]
-            yield row | {name: one[name] for name in BESIDE if name in one}
+            yield row | {name: one[name] for name in YARDSTICKS if name in one}
 
 
 def summaries(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
     """Write answers as tables do: one row for each method and change."""
     for one in found:
-        names = (
-            "env",
-            "method",
-            "change",
-            "pool",
-            "memory",
-            "seeds",
-            "episodes",
-            "iqm",
-        )
+        who = ("env", "method", "change", "pool", "memory")
+        names = (*who, "seeds", "episodes", "iqm")
         low, high = one["ci95"]
         more = ("mean", "std", "score")
         yield (
             {name: one[name] for name in names}
             | {"low": low, "high": high}
             | {name: one[name] for name in more}
-            | {name: one[name] for name in BESIDE if name in one}
+            | {name: one[name] for name in YARDSTICKS if name in one}
             | {part: mean(one[part]) for part in ("seen", "unseen") if part in one}
         )

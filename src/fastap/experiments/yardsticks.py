@@ -40,7 +40,8 @@ class Spot:
 def seal(zoo: Zoo) -> str:
     """Tell a zoo and its yardsticks from all others."""
     noted = zoo.manifest.get("yardsticks")
-    return f"{zoo.fingerprint()} {noted.get('sha256') if noted else None}"
+    teams = noted.get("sha256") if isinstance(noted, dict) else noted
+    return f"{zoo.fingerprint()} {teams}"
 
 
 @functools.lru_cache(maxsize=8)

@@ -123,12 +123,12 @@ def bars(
 
 def mark_lines(ax: Axes, lines: Mapping[str, float]) -> None:
     """Draw scores across a panel and name them at its right, one above the other."""
-    top = max([*lines.values(), ax.get_ylim()[1]]) if lines else 0.0
-    place = -np.inf
-    for who, score in sorted(lines.items(), key=lambda line: line[1]):
+    for score in lines.values():
         ax.axhline(score, color=INK, lw=0.8, ls=":")
-        place = max(score, place + 0.045 * top)
-        across = ax.get_yaxis_transform()
+    low, high = ax.get_ylim()
+    place, across = -np.inf, ax.get_yaxis_transform()
+    for who, score in sorted(lines.items(), key=lambda line: line[1]):
+        place = max(score, place + 0.045 * (high - low))
         ax.text(1.01, place, who, fontsize=6, color=INK, va="center", transform=across)
 
 

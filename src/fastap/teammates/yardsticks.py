@@ -1,6 +1,7 @@
 """Teams that know what others must find out: yardsticks, stored with a zoo."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ WAYS = ("stationary", CHANGE)
 POOLS = ("validation", "held-out")  # whose groups have a team of their own
 PIECES = 10  # training is cut into so many, and told of after each
 FILE = "yardsticks.safetensors"
+ANEW = "make them anew with `fastap zoo yardsticks --force`"
 Tell = Callable[[int, str], None]
 
 
@@ -167,9 +169,18 @@ class Yardsticks:
 def save(folder: Path, zoo: Zoo, teams: Values, facts: dict[str, Any]) -> None:
     """Write the teams beside the groups, and into the manifest what they are."""
     data = store.pack(teams)
-    replaced = {"yardsticks": facts | {"sha256": store.seal(data)}}
+    sums = {"sha256": store.seal(data), "groups": identity(zoo)}
     store.replace(folder / FILE, data)
-    store.save(folder, zoo.manifest | replaced)
+    now = store.load(folder).manifest  # others may have written while these learnt
+    store.save(folder, now | {"yardsticks": facts | sums})
+
+
+def identity(zoo: Zoo) -> str:
+    """Tell groups from all others, whatever was measured of them since."""
+    since = ("cluster", "selfplay", "score")
+    rows = [{k: v for k, v in row.items() if k not in since} for row in zoo.groups]
+    parts = [zoo.manifest.get(name) for name in ("env", "layout", "sha256")]
+    return store.seal(json.dumps([rows, parts], sort_keys=True).encode())[:16]
 
 
 def load(name: str | Path) -> Yardsticks | None:
@@ -182,16 +193,18 @@ def load(name: str | Path) -> Yardsticks | None:
     try:
         tasks = tuple(task_of(row, len(zoo.groups)) for row in noted["teams"])
         digest, hidden = noted["sha256"], noted["hidden"]
+        if not tasks or noted["groups"] != identity(zoo):
+            raise ValueError
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise Mistake(
-            f"{folder}: what its manifest says of yardsticks is damaged; make them "
-            "anew with `fastap zoo yardsticks`."
+            f"{folder}: what its manifest says of yardsticks is damaged, or of other "
+            f"groups; {ANEW}."
         ) from error
     known = roles(zoo, tasks)[1][0]
     count, how = zoo.env.spec.controlled, store.width(hidden, folder)
     build = lambda: begin(zoo.env, count, how, jax.random.key(0), known).model.agents
     shapes = jax.eval_shape(build)
-    agents = store.read_stack(folder / FILE, digest, shapes, len(tasks))
+    agents = store.read_stack(folder / FILE, digest, shapes, len(tasks), ANEW)
     return Yardsticks(zoo, tasks, agents)
 
 

@@ -36,6 +36,7 @@ SCHEMA = 1
 POOLS = ("train", "validation", "held-out")
 SHIPPED = Path(__file__).parent / "zoo"
 MANIFEST, TENSORS = "manifest.json", "groups.safetensors"
+ANEW = "build the zoo anew"
 Manifest = dict[str, Any]
 
 
@@ -252,8 +253,6 @@ def read_manifest(path: Path) -> Manifest:
         raise Mistake(
             f"{path} has schema {manifest['schema']}; this fastap reads {SCHEMA}."
         )
-    if not isinstance(manifest.get("yardsticks", {}), dict):
-        raise Mistake(f"{path}: what it says of yardsticks is damaged.")
     if not rows or any(row["pool"] not in POOLS for row in rows):
         raise Mistake(f"{path}: every group is in one of {', '.join(POOLS)}.")
     return manifest
@@ -274,7 +273,9 @@ def width(hidden: Any, path: Path) -> Learning:
     return Learning(hidden=hidden)
 
 
-def read_stack(path: Path, digest: Any, shapes: PyTree, count: int) -> PyTree:
+def read_stack(
+    path: Path, digest: Any, shapes: PyTree, count: int, remedy: str = ANEW
+) -> PyTree:
     """Read so many networks of these shapes, and see that they are the ones meant."""
     try:
         data = path.read_bytes()
@@ -283,7 +284,7 @@ def read_stack(path: Path, digest: Any, shapes: PyTree, count: int) -> PyTree:
     if seal(data) != digest:
         raise Mistake(
             f"{path} is not the file its manifest describes: damaged, cut short or "
-            "changed. Fetch it again or build the zoo anew."
+            f"changed. Fetch it again or {remedy}."
         )
     try:
         tensors = read_tensors(data)
