@@ -23,6 +23,7 @@ from fastap.deploy.run import load, results
 from fastap.envs.prey import SHIPPED, load_prey
 from fastap.experiments.measure import curves, status
 from fastap.problem.spec import Mistake
+from fastap.teammates import yardsticks
 from fastap.teammates import zoo as store
 from fastap.training import checkpoint
 from fastap.training.train import course
@@ -42,6 +43,7 @@ COMMANDS = {
     ("zoo", "crossplay"): zoo_command.Crossplay,
     ("zoo", "cluster"): zoo_command.Cluster,
     ("zoo", "accept"): zoo_command.Accept,
+    ("zoo", "yardsticks"): zoo_command.Yardsticks,
     ("zoo", "prey"): prey_command.Prey,
 }
 NUMBERS = ("-1", "0", "1", "2", "7", "0.5", "nan", "inf", "1e400", "9" * 20, "ten")
@@ -280,6 +282,14 @@ def test_damaged_zoos(tmp_path):
     for name in ("manifest.json", "clustering.json"):
         (tmp_path / name).write_bytes((source / name).read_bytes())
     check_reader(tmp_path, "manifest.json", store.load, 150)
+
+
+def test_damaged_yardsticks(tmp_path):
+    source = store.find("lbf-conventions")
+    for name in ("manifest.json", yardsticks.FILE):
+        (tmp_path / name).write_bytes((source / name).read_bytes())
+    check_reader(tmp_path, "manifest.json", yardsticks.load, 60)
+    check_reader(tmp_path, yardsticks.FILE, yardsticks.load, 30)
 
 
 def test_damaged_prey(tmp_path):
