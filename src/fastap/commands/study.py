@@ -199,8 +199,9 @@ def table_one(study: Study) -> None:
     experiment = EXPERIMENTS["table1"]
     found = study.judged("table1")
     for env, answers in found.items():
-        memories, title = experiment.memories, f"{env}, held-out, by teammates' memory"
-        table = Table("change", "method", *memories, "paper", title=title)
+        memories, title = experiment.memories, f"{env}, held-out"
+        heads = (f"ours, {memory}" for memory in memories)
+        table = Table("change", "method", *heads, "paper", title=title)
         for change in experiment.changes:
             here = [one for one in answers if one["change"] == change]
             ours = {(one["method"], one["memory"]): words(one) for one in here}

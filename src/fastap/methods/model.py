@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
-from fastap.methods.beliefs import AbstractBelief
+from fastap.methods.beliefs import AbstractBelief, Silent
 from fastap.methods.losses import AbstractLoss, Sizes
 from fastap.methods.networks import (
     AbstractMixer,
@@ -56,6 +56,10 @@ class Model(eqx.Module):
     mixer: AbstractMixer
     losses: tuple[AbstractLoss, ...]
     known: Known = None  # given, not learnt
+
+    def acting(self) -> "Model":
+        """Keep what acts; team belief, mixer and losses are for learning."""
+        return Model(self.agents, self.local, Silent(), Sum(), (), self.known)
 
 
 def build(

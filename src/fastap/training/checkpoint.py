@@ -145,7 +145,7 @@ def read_agents(folder: Path) -> tuple[Course, Model, int]:
     step = facts.get("step")
     if not isinstance(step, int):
         raise Mistake(f"{path} does not say how long its agents were trained.")
-    silent = (Silent(), Sum(), ())  # team belief, mixer and losses are for learning
+    silent = (Silent(), Sum(), ())  # what only learning needs
     return ready, Model(parts["agents"], parts["local"], *silent, parts["known"]), step
 
 

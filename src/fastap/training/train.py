@@ -238,10 +238,9 @@ class Course:
 
     def point(self, runs: Run, notes: Noted, beats: int) -> tuple[Row, ...]:
         """Judge every run: one row for each."""
+        agents = runs.learner.model.acting()
         columns: dict[str, Any] = {
-            f"{change} {pool}": self.judge(
-                runs.learner.model, self.members[pool], change
-            ).returns
+            f"{change} {pool}": self.judge(agents, self.members[pool], change).returns
             for pool in POOLS
             for change in dict.fromkeys((*CHANGES, self.settings.train_change))
         }
