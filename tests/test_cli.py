@@ -1,6 +1,7 @@
 """The command line as a person meets it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -319,3 +320,13 @@ def test_a_mistake_about_zoos_leaves_nothing(
     monkeypatch.chdir(tmp_path)
     assert word in refused(capsys, *arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("last", "code"), [("--help", 0), ("show", 1)])
+def test_nothing_is_said_when_nobody_reads_any_more(last, code):
+    ours, theirs = os.pipe()
+    os.close(ours)  # as `| head` does when it has seen enough
+    call = [sys.executable, "-m", "fastap", "zoo", last]
+    ended = subprocess.run(call, stdout=theirs, stderr=subprocess.PIPE, text=True)
+    os.close(theirs)
+    assert (ended.returncode, ended.stderr) == (code, "")  # 1 is rich's own way

@@ -104,9 +104,9 @@ def remember_programs() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; what the user can mend ends in one sentence and exit 2."""
     about = "Cooperative agents that keep working when their teammates change."
-    command = tyro.cli(Command, prog="fastap", description=about, args=arguments)
-    remember_programs()
     try:
+        command = tyro.cli(Command, prog="fastap", description=about, args=arguments)
+        remember_programs()
         command.run(Console())
     except Mistake as mistake:
         print(f"fastap: {mistake}", file=sys.stderr)
