@@ -14,7 +14,7 @@ from fastap.methods.learner import begin
 from fastap.methods.model import Learning
 from fastap.methods.practice import Moment
 from fastap.problem.rollout import Glance
-from fastap.problem.schedule import parse
+from fastap.problem.schedule import Change, parse
 from fastap.teammates import identify as naming
 from fastap.teammates.acceptance import Cast, skills
 from fastap.teammates.company import Beside, Company, all_at_once
@@ -91,10 +91,10 @@ def test_skills_are_normalised_between_the_random_team_and_the_best():
 def test_agents_train_beside_the_groups_they_are_allowed(model):
     zoo = zoo_of(mix(up, down), [("up", 1), ("down", 2)])
     now = Moment(jnp.float32(0.5), jnp.float32(0))
-    play = Beside(zoo, parse("U[5,8]"))
+    play, change = Beside(zoo), parse("U[5,8]")
     one = jax.jit(lambda task, key: play(task, model, now, key))
     for group, action in enumerate((NORTH, SOUTH)):
-        task = Company(all_at_once(jnp.arange(2) == group), jnp.array(0.0))
+        task = Company(all_at_once(jnp.arange(2) == group), jnp.array(0.0), change)
         for seed in range(3):
             episode = one(task, jax.random.key(seed))
             there = np.asarray(episode.present)[:, 2]
@@ -102,14 +102,14 @@ def test_agents_train_beside_the_groups_they_are_allowed(model):
             assert np.all(np.asarray(episode.group) == group)
             assert np.asarray(episode.present)[:, 3].all() == (group == 1)
             assert not np.any(episode.swap)
-    changing = Company(jnp.zeros(2, int), jnp.array(1.0))
+    changing = Company(jnp.zeros(2, int), jnp.array(1.0), change)
     episodes = [one(changing, jax.random.key(seed)) for seed in range(6)]
     assert all(np.any(episode.swap) for episode in episodes)
     assert any(len(np.unique(episode.group)) == 2 for episode in episodes)
 
 
 def test_groups_are_revealed_in_turn():
-    task = Company(jnp.array([0, 1, -1, 1, 3]), jnp.array(0.0))
+    task = Company(jnp.array([0, 1, -1, 1, 3]), jnp.array(0.0), Change())
     met = lambda progress: np.flatnonzero(task.met(jnp.float32(progress))).tolist()
     assert [met(p) for p in (0, 0.24, 0.25, 0.74)] == [[0], [0], [0, 1, 3], [0, 1, 3]]
     assert met(0.75) == met(0.999) == [0, 1, 3, 4]
@@ -117,8 +117,8 @@ def test_groups_are_revealed_in_turn():
 
 def test_some_episodes_change_and_the_others_stay(model):
     zoo = zoo_of(mix(up, down), [("up", 1), ("down", 2)])
-    play, now = Beside(zoo, parse("at[3]")), Moment(jnp.float32(0.5), jnp.float32(0))
-    task = Company(jnp.zeros(2, int), jnp.array(0.25))
+    play, now = Beside(zoo), Moment(jnp.float32(0.5), jnp.float32(0))
+    task = Company(jnp.zeros(2, int), jnp.array(0.25), parse("at[3]"))
     keys = jax.random.split(jax.random.key(0), 400)
     swaps = jax.jit(jax.vmap(lambda key: play(task, model, now, key).swap))(keys)
     assert np.asarray(swaps).any(1).mean() == pytest.approx(0.25, abs=0.07)

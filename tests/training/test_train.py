@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -137,7 +136,7 @@ def test_configurations_stand_beside_seeds():
     several = [variant(SMOKE, 2, name) for name in ("fastap", "odits")]
     several.append(dataclasses.replace(several[0], rate=1e-4, share=0.25))
     ready = course(SMOKE, several)
-    runs = jax.eval_shape(ready.begin)
+    runs = ready.shapes()
     assert runs.dials.weights.shape == (6, 4)
     assert ready.names == ["fastap"] * 2 + ["odits"] * 2 + ["fastap"] * 2
     assert ready.seeds == [0, 1] * 3

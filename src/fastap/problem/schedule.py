@@ -1,6 +1,5 @@
 """Who is on the team at each step."""
 
-import dataclasses
 import re
 from typing import Literal
 
@@ -59,8 +58,7 @@ def check_schedule(spec: Spec, schedule: Schedule, groups: int) -> Schedule:
     return Schedule(group, jnp.clip(size, spec.least, spec.mates), schedule.swap)
 
 
-@dataclasses.dataclass(frozen=True)
-class Never:
+class Never(eqx.Module):
     """No change: the paper's stationary setting."""
 
     def moments(self, horizon: int, key: PRNGKeyArray) -> Bool[Array, " T"]:
@@ -69,14 +67,16 @@ class Never:
         return jnp.zeros(horizon, bool)
 
 
-@dataclasses.dataclass(frozen=True)
-class After:
-    """A change after each wait, the waits uniform on low..high inclusive."""
+class After(eqx.Module):
+    """A change after each wait, the waits uniform on low..high inclusive.
 
-    low: int
-    high: int
+    The bounds may be traced: all such changes are one compiled program.
+    """
 
-    def __post_init__(self):
+    low: int | Int[Array, "*R"]
+    high: int | Int[Array, "*R"]
+
+    def __check_init__(self):
         if not 1 <= self.low <= self.high <= LONGEST:
             raise Mistake(
                 f"U[{self.low},{self.high}] is no distribution of waits: write "
@@ -90,13 +90,12 @@ class After:
         return (jnp.cumsum(waits)[None] == jnp.arange(horizon)[:, None]).any(1)
 
 
-@dataclasses.dataclass(frozen=True)
-class At:
+class At(eqx.Module):
     """Changes at fixed steps."""
 
-    times: tuple[int, ...]
+    times: tuple[int, ...] = eqx.field(static=True)
 
-    def __post_init__(self):
+    def __check_init__(self):
         rising = list(self.times) == sorted(set(self.times))
         if not self.times or self.times[0] < 1 or not rising:
             text = ",".join(map(str, self.times))
@@ -113,14 +112,13 @@ class At:
         return jnp.asarray(swap)
 
 
-@dataclasses.dataclass(frozen=True)
-class Change:
+class Change(eqx.Module):
     """When the team changes, and what is redrawn each time."""
 
     when: Never | After | At = Never()
-    redraw: Redraw = "group"
+    redraw: Redraw = eqx.field(static=True, default="group")
 
-    def __post_init__(self):
+    def __check_init__(self):
         check_kind("redraw", self.redraw, Redraw)
 
     def draw(

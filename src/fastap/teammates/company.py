@@ -29,6 +29,7 @@ class Company(eqx.Module):
 
     turn: Int[Array, "*R K"]  # in which part of training each group is revealed
     share: Float[Array, "*R"]  # of the episodes in which teammates change
+    change: Change  # how they change there; its numbers may differ between runs
 
     def met(self, progress: Float[Array, ""]) -> Bool[Array, " K"]:
         """List the groups revealed so far; all parts of training are as long."""
@@ -46,7 +47,6 @@ class Beside:
     """Plays the episodes that agents learn from, beside the groups of a zoo."""
 
     zoo: Zoo
-    change: Change = STATIONARY
     memory: Memory = "fresh"
 
     def __call__(
@@ -58,12 +58,12 @@ class Beside:
         draw = (sizes, task.met(now.progress), env.spec.horizon, k_draw)
         schedule = STATIONARY.draw(*draw)
         mates = self.zoo.policy
-        if isinstance(self.change.when, Never):  # networks are gathered once
+        if isinstance(task.change.when, Never):  # networks are gathered once
             mates = only(mates, schedule.group[0], np.s_[env.spec.controlled :])
         else:
             changes = jax.random.uniform(k_share) < task.share
             choose = lambda some, none: jnp.where(changes, some, none)
-            schedule = jax.tree.map(choose, self.change.draw(*draw), schedule)
+            schedule = jax.tree.map(choose, task.change.draw(*draw), schedule)
         mine = act_by(env, model, now.epsilon)
         return play(env, Players(mine, mates, self.memory), schedule, k_play)
 
@@ -83,7 +83,7 @@ def episodes_of(
     return draw_all(parse(change), horizon, sizes, allowed, keys[:, 0]), keys[:, 1]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jax.jit, static_argnums=1)
 def draw_all(
     change: Change,
     horizon: int,

@@ -49,7 +49,8 @@ def roles(zoo: Zoo, tasks: Sequence[Task]) -> tuple[Company, Float[Array, "R K C
     kinds = np.eye(types.max() + 1, dtype=np.float32)[types]
     met = np.array([np.isin(np.arange(count), task.groups) for task in tasks])
     share = [0.0 if task.trained == "stationary" else SHARE for task in tasks]
-    company = Company(all_at_once(jnp.asarray(met)), jnp.array(share))
+    change = jax.tree.map(lambda bound: jnp.full(len(tasks), bound), parse(CHANGE))
+    company = Company(all_at_once(jnp.asarray(met)), jnp.array(share), change)
     return company, jnp.asarray(np.array([kinds * task.told for task in tasks]))
 
 
@@ -57,9 +58,7 @@ def train_all(
     zoo: Zoo, practice: Practice, tasks: Sequence[Task], tell: Tell, rate: float = 5e-4
 ) -> tuple[Model, Float[np.ndarray, "P R"]]:
     """Train a team for every task side by side; return them, and their curves."""
-    drill = Drill(
-        zoo.env, zoo.env.spec.controlled, practice, Beside(zoo, parse(CHANGE))
-    )
+    drill = Drill(zoo.env, zoo.env.spec.controlled, practice, Beside(zoo))
     company, known = roles(zoo, tasks)
     keys = jax.vmap(jax.random.key)(jnp.arange(len(tasks)))
     dials = plain(jnp.full(len(tasks), rate))

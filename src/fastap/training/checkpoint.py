@@ -141,7 +141,7 @@ def read_agents(folder: Path) -> tuple[Course, Model, int]:
     if not path.is_file():
         raise Mistake(f"{folder} holds no agents yet; go on with it: --resume.")
     tensors, facts = read(path)
-    parts = restore(acting(jax.eval_shape(ready.begin)), tensors, path)
+    parts = restore(acting(ready.shapes()), tensors, path)
     step = facts.get("step")
     if not isinstance(step, int):
         raise Mistake(f"{path} does not say how long its agents were trained.")
@@ -197,7 +197,7 @@ def load(folder: Path, course: Course) -> State | None:
             )
         return None
     tensors, facts = read(path)
-    runs = restore(jax.eval_shape(course.begin), tensors, path)
+    runs = restore(course.shapes(), tensors, path)
     beats, rows = facts.get("beats"), facts.get("rows")
     if not isinstance(beats, int) or not 0 <= beats <= course.beats:
         raise Mistake(f"{path} is no checkpoint of this training.")
@@ -269,7 +269,7 @@ def needed(course: Course, full: bool) -> int:
     size = lambda tree: sum(
         x.size * (8 if is_key(x) else x.dtype.itemsize) for x in jax.tree.leaves(tree)
     )
-    runs = jax.eval_shape(course.begin)
+    runs = course.shapes()
     return 2 * (size(runs) * full + size(acting(runs))) + 2**20
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 
 from fastap.evaluation.evaluate import Judge
 from fastap.methods import learner, replay
 from fastap.methods.learner import Dials, Given
+from fastap.methods.model import Known
 from fastap.methods.practice import Drill, Notes, Practice, Run
 from fastap.methods.table import Labels
 from fastap.problem.schedule import parse
@@ -149,17 +150,21 @@ class Course:
     @functools.cached_property
     def drill(self) -> Drill:
         """What every run does."""
-        change = parse(self.settings.train_change)
-        play = Beside(self.zoo, change, self.settings.memory)
+        play = Beside(self.zoo, self.settings.memory)
         env = self.zoo.env
         return Drill(env, env.spec.controlled, self.practice, play)
 
     def start(self) -> State:
         """Begin every run, with untrained agents."""
-        return State(jax.jit(self.begin, compiler_options=HASTY)(), 0, ())
+        start = jax.jit(jax.vmap(self.drill.start), compiler_options=HASTY)
+        return State(start(*self.given()), 0, ())
 
-    def begin(self) -> Run:
-        """Make the runs; called inside a compiled function or just for its shapes."""
+    def shapes(self) -> Run:
+        """Return the runs as they begin, without their numbers."""
+        return jax.eval_shape(jax.vmap(self.drill.start), *self.given())
+
+    def given(self) -> tuple[Company, Dials, Key[Array, " R"], Known]:
+        """List what the runs begin with: all in which they differ."""
         each = [v for v in self.variants for _ in range(self.settings.seeds)]
         dials = Dials(
             jnp.array([v.rate for v in each]),
@@ -167,13 +172,16 @@ class Course:
             jnp.array([self.labels(v.labels) for v in each]),
         )
         turns = jnp.broadcast_to(self.turns(), (len(each), len(self.zoo.groups)))
-        tasks = Company(turns, jnp.array([v.share for v in each]))
+        change = jax.tree.map(
+            lambda bound: jnp.full(len(each), bound), parse(self.settings.train_change)
+        )
+        tasks = Company(turns, jnp.array([v.share for v in each]), change)
         keys = jax.vmap(jax.random.key)(jnp.array(self.seeds))
         known = None
         if self.settings.row.told:  # in a program of oracles, those who are none
             types = np.eye(self.zoo.types.max() + 1, dtype=np.float32)[self.zoo.types]
             known = jnp.array([types * v.told for v in each])
-        return jax.vmap(self.drill.start)(tasks, dials, keys, known)
+        return tasks, dials, keys, known
 
     def labels(self, kind: Labels) -> Int[np.ndarray, " L"]:
         """Say which groups are the same to the losses."""
