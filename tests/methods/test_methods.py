@@ -43,7 +43,8 @@ def dials(name, scale=1.0):
     method = METHODS[name]
     labels = {"none": 0 * GROUPS, "group": GROUPS, "cluster": CLUSTERS}
     weights = scale * jnp.ones(len(method.losses))
-    return Dials(jnp.float32(1e-3), weights, labels[method.labels])
+    mine = labels[method.labels]
+    return Dials(jnp.float32(1e-3), weights, mine, mine)
 
 
 @functools.cache
@@ -153,9 +154,11 @@ def flat(name):
 
 
 def test_no_two_rows_are_the_same():
-    vectors = {name: flat(name) for name in LEARNT}
-    for i, a in enumerate(LEARNT):
-        for b in LEARNT[i + 1 :]:
+    """On one batch; `fastap-even` differs in which batches it draws."""
+    rows = [name for name in LEARNT if not METHODS[name].even]
+    vectors = {name: flat(name) for name in rows}
+    for i, a in enumerate(rows):
+        for b in rows[i + 1 :]:
             x, y = vectors[a], vectors[b]
             assert len(x) != len(y) or not np.allclose(x, y, atol=1e-7), (a, b)
 

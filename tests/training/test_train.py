@@ -79,6 +79,22 @@ def test_a_training_goes_on_from_its_checkpoint_bit_for_bit(ready, trained):
     assert same(state.runs, whole.runs)
 
 
+def test_batches_are_drawn_by_labels_of_their_own(ready, trained):
+    """So that all episodes can be drawn alike, whatever the losses separate."""
+    folder, *_ = trained
+
+    def after(drawn):
+        runs = checkpoint.load(folder, ready).runs
+        dials = dataclasses.replace(runs.dials, drawn=drawn(runs.dials.drawn))
+        runs = dataclasses.replace(runs, dials=dials)
+        _, notes = ready.improve(runs, jnp.arange(2) + 6)
+        return np.asarray(notes["td"])
+
+    by_label, alike = after(lambda x: x), after(lambda x: x.at[0].set(0))
+    assert not np.allclose(by_label[:, 0], alike[:, 0])
+    assert np.array_equal(by_label[:, 1], alike[:, 1])
+
+
 def test_groups_are_revealed_in_the_recorded_order():
     ready = course(settings("lbf", "qmix", "paper"))
     turns, groups = ready.turns(), ready.zoo.groups
@@ -119,12 +135,16 @@ def test_labels_are_clusters_groups_or_nothing():
 
 def test_ablations_and_odits_are_configurations_of_fastap():
     names = ("fastap", "fastap-wo-lce", "fastap-wo-crp", "odits", "fastap-zero")
+    names += ("fastap-even",)
     each = {name: variant(SMOKE, 2, name) for name in names}
     assert each["fastap"].weights == (1.0, 1.0, 1e-3, 0.1)
     assert each["fastap-wo-lce"].weights == (1.0, 0.0, 1e-3, 0.1)
     assert each["odits"].weights == (0.0, 0.0, 1e-3 / 2, 0.0)
     assert each["fastap-zero"].weights == (0.0,) * 4
-    assert each["fastap-wo-crp"].labels == "group"
+    assert each["fastap-wo-crp"].labels == each["fastap-wo-crp"].drawn == "group"
+    assert each["fastap-even"].weights == each["fastap"].weights
+    assert each["fastap-even"].labels == "cluster"
+    assert each["fastap-even"].drawn == "none"
     for name in ("qmix", "liam", "escp", "pearl"):
         with pytest.raises(Mistake, match="no configuration"):
             variant(SMOKE, 2, name)

@@ -105,7 +105,7 @@ def only_learn(drill: Drill, state: Run) -> Run:
 
     def one(run, key):
         k_sample, k_update = jax.random.split(key)
-        shelves = replay.shelve(run.memory, jnp.array(LOOP.capacity), run.dials.labels)
+        shelves = replay.shelve(run.memory, jnp.array(LOOP.capacity), run.dials.drawn)
         batch = replay.sample(run.memory, shelves, LOOP.batch, k_sample)
         how = (drill.env, LOOP.learning)
         after, _ = update(*how, run.learner, batch, run.dials, k_update)

@@ -32,12 +32,13 @@ class Dials(eqx.Module):
     rate: Float[Array, "*R"]
     weights: Float[Array, "*R W"]  # of the method's losses
     labels: Int[Array, "*R K"]  # of the groups: which are the same to the losses
+    drawn: Int[Array, "*R K"]  # and which to the batches, that hold as many of each
 
 
 def plain(rate: Float[Array, "*R"]) -> Dials:
     """Return the dials of a method without losses."""
-    weights, labels = jnp.zeros((*rate.shape, 0)), jnp.zeros((*rate.shape, 1), int)
-    return Dials(rate, weights, labels)
+    alike = lambda: jnp.zeros((*rate.shape, 1), int)
+    return Dials(rate, jnp.zeros((*rate.shape, 0)), alike(), alike())
 
 
 class Rewards(eqx.Module):

@@ -104,7 +104,9 @@ class Drill:
         fresh = replay.keep(episodes, self.agents)
         memory = replay.add(run.memory, fresh, now * practice.episodes)
         written = (now + 1) * practice.episodes
-        shelves = replay.shelve(memory, written, run.dials.labels)
+        literal = practice.learning.update == "literal"
+        labels = run.dials.labels if literal else run.dials.drawn
+        shelves = replay.shelve(memory, written, labels)
         learner, notes = self.learn(run, memory, shelves, k_learn)
         notes |= {"return": episodes.total.mean(), "epsilon": moment.epsilon}
         return Run(learner, memory, key, run.task, run.dials), notes

@@ -38,6 +38,7 @@ class Method:
     team: Build = Silent  # the trainer's: it mixes by it
     losses: tuple[Term, ...] = ()
     labels: Labels = "none"  # what the losses take for the same
+    even: bool = False  # batches hold all episodes alike, not as many of every label
     detach: bool = False  # keep the TD gradient out of the local belief
     told: bool = False  # the type of the present group, as an oracle would
     pace: float = 1.0  # the learning rate of local beliefs, against the others'
@@ -93,6 +94,7 @@ ROWS = (
     dataclasses.replace(FASTAP, name="fastap-wo-crp", labels="group"),
     *(without(term) for term in FASTAP.losses),
     dataclasses.replace(FASTAP, name="fastap-zero", losses=()),
+    dataclasses.replace(FASTAP, name="fastap-even", even=True),
     *(ESCP_GATED, ORACLE),
 )
 METHODS = {method.name: method for method in ROWS}

@@ -39,6 +39,7 @@ class Variant:
     rate: float
     weights: tuple[float, ...]  # of the losses of the program's method
     labels: Labels
+    drawn: Labels  # by which batches are drawn
     share: float  # of the episodes in which teammates change
     told: bool  # the type of the present group
 
@@ -66,6 +67,7 @@ def variant(settings: Settings, agents: int, name: str | None = None) -> Variant
         rate=settings.rate,
         weights=tuple(theirs.get(term.name, 0.0) for term in program.losses),
         labels=row.labels,
+        drawn="none" if row.even else row.labels,
         share=settings.share,
         told=row.told,
     )
@@ -170,6 +172,7 @@ class Course:
             jnp.array([v.rate for v in each]),
             jnp.array([v.weights for v in each], jnp.float32),
             jnp.array([self.labels(v.labels) for v in each]),
+            jnp.array([self.labels(v.drawn) for v in each]),
         )
         turns = jnp.broadcast_to(self.turns(), (len(each), len(self.zoo.groups)))
         change = jax.tree.map(
@@ -268,7 +271,7 @@ class Course:
         def one(run: Run, beats: Int[Array, ""]) -> Notes:
             _, k_own = jax.random.split(run.key)  # training goes on from the first
             k_sample, k_loss = jax.random.split(jax.random.fold_in(k_own, beats))
-            shelves = replay.shelve(run.memory, beats * per_beat, run.dials.labels)
+            shelves = replay.shelve(run.memory, beats * per_beat, run.dials.drawn)
             batch = replay.sample(run.memory, shelves, practice.batch, k_sample)
             reward = run.learner.rewards.scale(batch.reward)
             given = Given(batch, reward, run.dials, run.learner.memories, k_loss)
