@@ -318,6 +318,12 @@ class TestFiles:
             checkpoint.read_config(folder)
 
 
+def test_what_a_row_lacks_is_blank():
+    """Answers that an older version gave may know less than those given now."""
+    text = checkpoint.table(({"method": "qmix"}, {"method": "liam", "told": 0.5}))
+    assert text.splitlines() == ["method,told", "qmix,", "liam,0.5"]
+
+
 def test_a_row_survives_csv_bit_for_bit():
     rows = ({"step": 1, "x": float(jnp.float32(0.1))}, {"step": 2, "x": 1 / 3})
     lines = checkpoint.table(rows).splitlines()

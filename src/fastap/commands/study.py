@@ -20,7 +20,7 @@ from fastap.teammates.zoo import replace
 from fastap.training.settings import Preset, settings
 
 Row = dict[str, Any]
-FEW: dict[Preset, int] = {"smoke": 8, "quick": 200, "paper": 1000}  # episodes
+FEW: dict[Preset, int] = {"smoke": 4, "quick": 200, "paper": 1000}  # episodes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -207,10 +207,11 @@ def load(folder: Path, course: Course) -> State | None:
 
 
 def table(rows: tuple[Row, ...]) -> str:
-    """Write rows as CSV; numbers survive it bit for bit."""
+    """Write rows as CSV; numbers survive it bit for bit, what is missing is blank."""
     text = io.StringIO()
     if rows:
-        lines = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        lines = csv.DictWriter(text, columns, lineterminator="\n")
         lines.writeheader()
         lines.writerows(rows)
     return text.getvalue()

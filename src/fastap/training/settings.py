@@ -181,7 +181,7 @@ PRESETS: dict[Preset, dict[str, Any]] = {
         "embed": 4,
         "groups": (4, 2),
         "points": 2,
-        "judged": 8,
+        "judged": 4,
     },
     "quick": {
         "seeds": 3,
