@@ -5,6 +5,7 @@ import re
 import runpy
 import shlex
 import shutil
+import statistics
 from pathlib import Path
 
 import pytest
@@ -73,21 +74,22 @@ def test_links_in_the_docs_lead_somewhere():
                 assert (page.parent / link).exists(), (page.name, link)
 
 
-TABLE = re.compile(r"<!-- (\S+\.csv) -->\n((?:\|.*\n)+)")
+TABLE = re.compile(r"<!-- (\S+\.csv)( watched)? -->\n((?:\|.*\n)+)")
 TABLES = [
-    pytest.param(*found, id=f"{page.name}-{found[0]}")
+    pytest.param(*found, id=f"{page.name}-{found[0]}{found[1]}")
     for page in PAGES
     for found in TABLE.findall(page.read_text())
 ]
 BESIDE = {"random": "floor", "told": "told", "switching": "switching"}
 
 
-@pytest.mark.parametrize(("source", "text"), TABLES)
-def test_tables_in_the_docs_are_those_of_the_results(source, text):
+@pytest.mark.parametrize(("source", "memory", "text"), TABLES)
+def test_tables_in_the_docs_are_those_of_the_results(source, memory, text):
+    memory = memory.strip() or "fresh"
     with (ROOT / source).open() as file:
-        fresh = [row for row in csv.DictReader(file) if row["memory"] == "fresh"]
-    rows = {(row["change"], row["method"]): row for row in fresh}
-    assert len(rows) == len(fresh)
+        here = [row for row in csv.DictReader(file) if row["memory"] == memory]
+    rows = {(row["change"], row["method"]): row for row in here}
+    assert len(rows) == len(here)
     cells = lambda line: [cell.strip(" `") for cell in line.strip("|").split("|")]
     short = lambda number: f"{float(number):.3f}".lstrip("0")
     heads, _, *lines = map(cells, text.splitlines())
@@ -100,7 +102,30 @@ def test_tables_in_the_docs_are_those_of_the_results(source, text):
 
 
 def test_results_in_the_docs_are_checked():
-    assert len(TABLES) == 3
+    assert len(TABLES) == 4
+
+
+def test_the_causes_in_the_docs_are_those_of_the_results():
+    with (ROOT / "results" / "study-conventions" / "causes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    text = (ROOT / "docs" / "results.md").read_text()
+    part = text.split("causes.csv")[1].split("It is the global loss")[0]
+    lines = re.findall(r"\| `([^`]+)`[^|]*\| ([^|]+) \| ([^|]+) \|", part)
+    said = {name: scores for name, *scores in lines if name != "stationary"}
+    assert said.keys() == {row["method"] for row in rows}
+    for name, scores in said.items():
+        runs = dict.fromkeys(row["run"] for row in rows if row["method"] == name)
+        for case, score in zip(("stationary", "U[5,8]"), scores, strict=True):
+            means = [
+                statistics.mean(
+                    float(row[f"{case} validation"])
+                    for row in rows
+                    if (row["method"], row["run"]) == (name, run)
+                )
+                for run in runs
+            ]
+            told = [float(number) for number in score.split(", ")]
+            assert told == pytest.approx(means[: len(told)], abs=6e-4)
 
 
 def test_every_command_in_the_docs_exists(capsys):
