@@ -115,6 +115,7 @@ class Reproduce:
                 self.experiments(console)
         finally:
             if self.pack and self.out.is_dir():
+                console.print(f"packing {self.out} ...")
                 console.print(f"Packed {pack(self.out, self.pack)}.")
 
     def experiments(self, console: Console) -> None:
