@@ -125,7 +125,7 @@ def test_the_causes_in_the_docs_are_those_of_the_results():
                 for run in runs
             ]
             told = [float(number) for number in score.split(", ")]
-            assert told == pytest.approx(means[: len(told)], abs=6e-4)
+            assert told == pytest.approx(means, abs=6e-4)
 
 
 def test_every_command_in_the_docs_exists(capsys):

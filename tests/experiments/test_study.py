@@ -3,17 +3,20 @@
 import csv
 import io
 import json
+import os
 import shutil
+import signal
 import tarfile
 
 import numpy as np
 import pytest
 
 from fastap.cli import main
-from fastap.commands import study
+from fastap.commands import reproduce, study
 from fastap.experiments.assess import Question
 from fastap.experiments.measure import answers, curves, status
 from fastap.experiments.study import EXPERIMENTS, NEIGHBOURS, PAPER, printed
+from fastap.experiments.thoughts import guessed
 from fastap.problem.spec import Mistake
 
 SMOKE = ("--preset", "smoke", "--env", "lbf")
@@ -66,9 +69,16 @@ def test_every_method_is_asked_what_its_memory_knows(made):
     rows = rows_of(made / "context-lbf.csv")
     assert [row["method"] for row in rows] == list(EXPERIMENTS["context"].methods)
     for row in rows:
+        assert 0 < float(row["type by chance"]) < 1 > float(row["cluster by chance"])
         for lag in range(3):
             assert 0 <= float(row[f"type after {lag}"]) <= 1
             assert 0 <= float(row[f"cluster after {lag}"]) <= 1
+
+
+def test_chance_knows_how_common_labels_are():
+    assert guessed(np.array([0, 1, 1, 2]), np.array([1, 2, 1, 0])) == 6 / 16
+    assert guessed(np.array([0, 0]), np.array([0, 3])) == 0.5
+    assert np.isnan(guessed(np.array([2, 2]), np.array([], int)))
 
 
 def test_tables_have_a_row_for_each_cell_and_seed(made):
@@ -132,6 +142,24 @@ def test_time_that_is_over_is_said_and_nothing_is_lost(made, tmp_path, capsys):
     shutil.copytree(made / "runs" / "lbf-fastap", runs)
     main(["reproduce", "ablations", *SMOKE, "--minutes", "0", "--out", str(out)])
     assert (out / "ablations.png").is_file()
+
+
+def test_who_is_asked_to_end_packs_first(made, tmp_path, monkeypatch, capsys):
+    def asked_to_end(study):
+        os.kill(os.getpid(), signal.SIGTERM)
+        pytest.fail("It was not heard.")
+
+    monkeypatch.setitem(reproduce.STUDY, "main", asked_to_end)
+    archive, guard = tmp_path / "study.tar.gz", lambda *_: pytest.fail("not heard")
+    before = signal.signal(signal.SIGTERM, guard)
+    with pytest.raises(SystemExit) as stop:
+        asked = ["reproduce", "main", *SMOKE, "--out", str(made)]
+        main([*asked, "--pack", str(archive)])
+    assert signal.signal(signal.SIGTERM, before) is guard
+    assert stop.value.code == 130
+    assert "every file it has written is whole" in capsys.readouterr().err
+    with tarfile.open(archive) as tar:
+        assert "runs/lbf-liam/policy.safetensors" in tar.getnames()
 
 
 def test_an_answer_that_is_damaged_is_asked_again(made, tmp_path):

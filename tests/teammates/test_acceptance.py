@@ -14,10 +14,16 @@ from fastap.methods.learner import begin
 from fastap.methods.model import Learning
 from fastap.methods.practice import Moment
 from fastap.problem.rollout import Glance
-from fastap.problem.schedule import Change, parse
+from fastap.problem.schedule import After, Change, parse
 from fastap.teammates import identify as naming
 from fastap.teammates.acceptance import Cast, skills
-from fastap.teammates.company import Beside, Company, all_at_once
+from fastap.teammates.company import (
+    Beside,
+    Company,
+    all_at_once,
+    draw_all,
+    episodes_of,
+)
 from fastap.teammates.identify import identify
 from fastap.teammates.labels import recorded_order
 from fastap.teammates.population import Own, mix
@@ -106,6 +112,26 @@ def test_agents_train_beside_the_groups_they_are_allowed(model):
     episodes = [one(changing, jax.random.key(seed)) for seed in range(6)]
     assert all(np.any(episode.swap) for episode in episodes)
     assert any(len(np.unique(episode.group)) == 2 for episode in episodes)
+
+
+def test_runs_of_one_program_may_wait_differently(model):
+    zoo = zoo_of(mix(up, down), [("up", 1), ("down", 2)])
+    play, now = Beside(zoo), Moment(jnp.float32(0.5), jnp.float32(0))
+    waits = After(jnp.array([3, 8]), jnp.array([3, 8]))
+    tasks = Company(jnp.zeros((2, 2), int), jnp.ones(2), Change(waits))
+    one = lambda task, key: play(task, model, now, key).swap
+    swaps = jax.jit(jax.vmap(one, (0, None)))(tasks, jax.random.key(0))
+    when = [np.flatnonzero(swap).tolist() for swap in np.asarray(swaps)]
+    assert when == [[3, 6, 9], [8]]  # of 12 steps
+
+
+def test_all_uniform_waits_are_one_program():
+    zoo = zoo_of(mix(up, down), [("up", 1), ("down", 2)])
+    draw = lambda change: episodes_of(zoo, np.arange(2), change, 7)[0].swap
+    first, before = draw("U[5,8]"), draw_all._cache_size()
+    second = draw("U[2,3]")
+    assert draw_all._cache_size() == before
+    assert np.asarray(second).sum() > np.asarray(first).sum() > 0
 
 
 def test_groups_are_revealed_in_turn():

@@ -87,12 +87,21 @@ def test_batches_are_drawn_by_labels_of_their_own(ready, trained):
         runs = checkpoint.load(folder, ready).runs
         dials = dataclasses.replace(runs.dials, drawn=drawn(runs.dials.drawn))
         runs = dataclasses.replace(runs, dials=dials)
-        _, notes = ready.improve(runs, jnp.arange(2) + 6)
+        _, notes = ready.programs.improve(runs, jnp.arange(2) + 6)
         return np.asarray(notes["td"])
 
     by_label, alike = after(lambda x: x), after(lambda x: x.at[0].set(0))
     assert not np.allclose(by_label[:, 0], alike[:, 0])
     assert np.array_equal(by_label[:, 1], alike[:, 1])
+
+
+def test_trainings_that_differ_in_data_alone_share_their_programs(ready):
+    other = lambda **asked: course(settings("lbf", "fastap", "smoke", **asked)).programs
+    assert other() is other(gce=10.0, first=7, train_change="stationary")
+    assert other() is ready.programs
+    assert other(train_change="U[5,8]") is other(train_change="U[2,3]")
+    assert other(hidden=9) is not ready.programs is not other(memory="watched")
+    assert other(zoo="lbf-conventions") is not ready.programs
 
 
 def test_groups_are_revealed_in_the_recorded_order():

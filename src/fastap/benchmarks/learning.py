@@ -50,7 +50,7 @@ def time_training(name: str, method: str, seeds: int, seconds: float) -> Row:
     turns = TURNS * LOOP.episodes * make(name).spec.horizon
     ready = course(settings(name, method, "paper", seeds=seeds, steps=turns, **small))
     state, rounds = ready.start().runs, jnp.arange(TURNS)
-    loop = lambda state: ready.drill.improve(state, rounds)[0]
+    loop = lambda state: ready.programs.drill.improve(state, rounds)[0]
     clock = time.perf_counter()
     program = jax.jit(loop, donate_argnums=0).lower(state).compile()
     took = time.perf_counter() - clock

@@ -1,6 +1,7 @@
 """Where commands meet the world: folders, ranges of numbers, progress."""
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,6 +133,20 @@ def measured(manifest: dict[str, Any], fact: str) -> Any:
     if fact not in manifest:
         raise Mistake(f"The zoo '{manifest['name']}' has no '{fact}'; build it anew.")
     return manifest[fact]
+
+
+@contextlib.contextmanager
+def heard() -> Iterator[None]:
+    """Let a request to end be heard like Ctrl-C, so that what is to be kept is kept."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

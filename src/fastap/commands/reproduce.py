@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fastap.commands.archive import pack, unpack
 from fastap.commands.control import control
-from fastap.commands.edge import ZooName, check_range, hasty, prepare, some
+from fastap.commands.edge import ZooName, check_range, hasty, heard, prepare, some
 from fastap.commands.learnability import learn
 from fastap.commands.ratio import ratio
 from fastap.commands.scenes import context, crossplay, embeddings, snapshot, transfer
@@ -110,13 +110,14 @@ class Reproduce:
         if self.unpack:
             unpack(self.unpack, self.out, self.force)
         compiler = hasty() if self.preset == "smoke" else contextlib.nullcontext()
-        try:
-            with compiler:
-                self.experiments(console)
-        finally:
-            if self.pack and self.out.is_dir():
-                console.print(f"packing {self.out} ...")
-                console.print(f"Packed {pack(self.out, self.pack)}.")
+        with heard():
+            try:
+                with compiler:
+                    self.experiments(console)
+            finally:
+                if self.pack and self.out.is_dir():
+                    console.print(f"packing {self.out} ...")
+                    console.print(f"Packed {pack(self.out, self.pack)}.")
 
     def experiments(self, console: Console) -> None:
         """Run one experiment of the study, or all."""

@@ -103,9 +103,20 @@ class Subject:
             met = self.watch("train", "U[5,8]", count)
             tasks["cluster"] = (met, np.maximum(clusters, 0))
         for name, (tried, labels) in tasks.items():
+            changed = tried.valid & (np.cumsum(tried.swap, axis=1) > 0)
+            both = labels[learn.group][learn.valid], labels[tried.group][changed]
+            facts[f"{name} by chance"] = guessed(*both)
             for lag, share in enumerate(named(learn, tried, labels)):
                 facts[f"{name} after {lag}"] = float(share)
         return facts
+
+
+def guessed(met: Int[np.ndarray, " N"], tried: Int[np.ndarray, " M"]) -> float:
+    """Say how often one is right who knows no more than how common labels are."""
+    if not (met.size and tried.size):
+        return np.nan
+    common = np.bincount(met, minlength=tried.max() + 1) / met.size
+    return float(common[tried].mean())
 
 
 def named(

@@ -1,7 +1,6 @@
 """Practice: play some episodes, remember them, learn from remembered ones; repeat."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 from fastap.methods import replay
 from fastap.methods.learner import Dials, Learner, begin, update
 from fastap.methods.model import Known, Learning, Model, Part
-from fastap.methods.replay import Experience, Shelves
+from fastap.methods.replay import Experience
 from fastap.problem.episode import Episode
 from fastap.problem.spec import Env
 
@@ -104,32 +103,30 @@ class Drill:
         fresh = replay.keep(episodes, self.agents)
         memory = replay.add(run.memory, fresh, now * practice.episodes)
         written = (now + 1) * practice.episodes
-        literal = practice.learning.update == "literal"
-        labels = run.dials.labels if literal else run.dials.drawn
-        shelves = replay.shelve(memory, written, labels)
-        learner, notes = self.learn(run, memory, shelves, k_learn)
+        learner, notes = self.learn(run, memory, written, k_learn)
         notes |= {"return": episodes.total.mean(), "epsilon": moment.epsilon}
         return Run(learner, memory, key, run.task, run.dials), notes
 
     def learn(
-        self, run: Run, memory: Experience, shelves: Shelves, key: PRNGKeyArray
+        self, run: Run, memory: Experience, written: Int[Array, ""], key: PRNGKeyArray
     ) -> tuple[Learner, Notes]:
         """Take the gradient steps of a round; note the mean of each loss."""
         practice = self.practice
-        draw = functools.partial(replay.sample, memory, shelves, practice.batch)
+        drawn = replay.shelve(memory, written, run.dials.drawn)
 
-        def step(learner, key, moves: Part = "all", label=None):
+        def step(learner, key, moves: Part = "all", shelves=drawn, label=None):
             how = dataclasses.replace(practice.learning, moves=moves)
             k_sample, k_update = jax.random.split(key)
-            batch = draw(k_sample, label)
+            batch = replay.sample(memory, shelves, practice.batch, k_sample, label)
             return update(self.env, how, learner, batch, run.dials, k_update)
 
         def literal(learner, key):
             """Let values learn from every label in turn, then beliefs from all."""
+            shelves = replay.shelve(memory, written, run.dials.labels)
 
             def from_one(learner, label):
                 luck = jax.random.fold_in(key, label)
-                after, _ = step(learner, luck, "values", label)
+                after, _ = step(learner, luck, "values", shelves, label)
                 there = shelves.count[label] > 0
                 choose = lambda new, old: jnp.where(there, new, old)
                 return jax.tree.map(choose, after, learner), None

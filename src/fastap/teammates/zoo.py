@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import weakref
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -40,7 +41,7 @@ ANEW = "build the zoo anew"
 Manifest = dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Zoo:
     """Groups of teammates, and everything known about them."""
 
@@ -207,10 +208,8 @@ def load(name: str | Path) -> Zoo:
     manifest = read_manifest(folder / MANIFEST)
     env = make(manifest["env"], **manifest["parameters"])
     if layout(env) != manifest["layout"]:
-        raise Mistake(
-            f"{folder} was made for another layout of {manifest['env']}; build it "
-            "anew with `fastap zoo build`."
-        )
+        name = manifest["env"]
+        raise Mistake(f"{folder} was made for another layout of {name}; {ANEW}.")
     rows = manifest["groups"]
     for row in rows:
         if not env.spec.least <= row["size"] <= env.spec.mates:
@@ -219,12 +218,16 @@ def load(name: str | Path) -> Zoo:
                 f"{manifest['env']} has room for {env.spec.least} to {env.spec.mates}."
             )
     if manifest["kind"] == "scripted":
-        return Zoo(manifest, env, habits(env, rows))
-    agents = read_teams(folder / TENSORS, manifest, env)
-    policy = Population(env=env, agents=agents, groups=len(rows))
-    return Zoo(manifest, env, policy)
+        policy = habits(env, rows)
+    else:
+        agents = read_teams(folder / TENSORS, manifest, env)
+        policy = Population(env=env, agents=agents, groups=len(rows))
+    text = json.dumps(manifest, sort_keys=True)
+    return IN_USE.setdefault(text, Zoo(manifest, env, policy))
 
 
+# By what is in them: who reads a zoo twice gets the same, and what is compiled for it.
+IN_USE: weakref.WeakValueDictionary[str, Zoo] = weakref.WeakValueDictionary()
 NEEDED = {
     "schema": int,
     "name": str,

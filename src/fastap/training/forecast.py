@@ -26,7 +26,7 @@ def forecast(course: Course, full: bool) -> Forecast:
     """Compile a run, play its first beats and its first point, and multiply."""
     clock = time.monotonic()
     rounds = jnp.arange(course.pulse[0])
-    beat = course.improve.lower(course.shapes(), rounds).compile()
+    beat = course.programs.improve.lower(course.shapes(), rounds).compile()
     needs = beat.memory_analysis()
     runs, noted = jax.block_until_ready(beat(course.start().runs, rounds))
     noted = jax.tree.map(np.asarray, noted)

@@ -11,20 +11,19 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from fastap.evaluation.evaluate import Judge
-from fastap.methods import learner, replay
-from fastap.methods.learner import Dials, Given
+from fastap.methods.learner import Dials
 from fastap.methods.model import Known
-from fastap.methods.practice import Drill, Notes, Practice, Run
+from fastap.methods.practice import Practice, Run
 from fastap.methods.table import Labels
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
 from fastap.teammates import zoo as store
-from fastap.teammates.company import NEVER, Beside, Company
+from fastap.teammates.company import NEVER, Company
 from fastap.teammates.zoo import Zoo
+from fastap.training.programs import Programs, programs
 from fastap.training.settings import Settings, configuration
 
 BEAT = 2  # rounds in one compiled call, or about
-HASTY = {"xla_backend_optimization_level": 0}  # for what runs once: compile in a third
 CHANGES = ("stationary", "U[5,8]")
 POOLS = ("train", "validation")
 Row = dict[str, float | int | str]
@@ -149,21 +148,18 @@ class Course:
         """The configuration of every run."""
         return [v.name for v in self.variants for _ in range(self.settings.seeds)]
 
-    @functools.cached_property
-    def drill(self) -> Drill:
+    @property
+    def programs(self) -> Programs:
         """What every run does."""
-        play = Beside(self.zoo, self.settings.memory)
-        env = self.zoo.env
-        return Drill(env, env.spec.controlled, self.practice, play)
+        return programs(self.zoo, self.practice, self.settings.memory)
 
     def start(self) -> State:
         """Begin every run, with untrained agents."""
-        start = jax.jit(jax.vmap(self.drill.start), compiler_options=HASTY)
-        return State(start(*self.given()), 0, ())
+        return State(self.programs.start(*self.given()), 0, ())
 
     def shapes(self) -> Run:
         """Return the runs as they begin, without their numbers."""
-        return jax.eval_shape(jax.vmap(self.drill.start), *self.given())
+        return jax.eval_shape(jax.vmap(self.programs.drill.start), *self.given())
 
     def given(self) -> tuple[Company, Dials, Key[Array, " R"], Known]:
         """List what the runs begin with: all in which they differ."""
@@ -215,11 +211,6 @@ class Course:
         return turns
 
     @functools.cached_property
-    def improve(self) -> Any:
-        """The compiled beat."""
-        return jax.jit(self.drill.improve, donate_argnums=0)
-
-    @functools.cached_property
     def judge(self) -> Judge:
         """Who judges the runs at every point of the curve."""
         return Judge(self.zoo, self.settings.judged, self.settings.memory)
@@ -229,7 +220,7 @@ class Course:
         length = self.pulse[0]
         for beat in range(state.beats, self.beats):
             rounds = jnp.arange(length) + beat * length
-            runs, notes = self.improve(state.runs, rounds)
+            runs, notes = self.programs.improve(state.runs, rounds)
             notes = jax.tree.map(np.asarray, notes)
             self.check(notes, beat)
             rows = state.rows
@@ -256,29 +247,14 @@ class Course:
             for change in dict.fromkeys((*CHANGES, self.settings.train_change))
         }
         columns |= {name: values.mean(0) for name, values in notes.items()}
-        columns |= jax.tree.map(np.asarray, self.norms(runs, jnp.array(beats)))
+        written = beats * self.pulse[0] * self.settings.episodes
+        norms = self.programs.norms(runs, jnp.array(beats), jnp.array(written))
+        columns |= jax.tree.map(np.asarray, norms)
         return tuple(
             {"step": self.steps(beats), "seed": seed, "variant": name}
             | {column: float(values[i]) for column, values in columns.items()}
             for i, (seed, name) in enumerate(zip(self.seeds, self.names, strict=True))
         )
-
-    @functools.cached_property
-    def norms(self) -> Any:
-        """The compiled norms of every term's gradient, on one batch of each run."""
-        practice, per_beat = self.practice, self.pulse[0] * self.settings.episodes
-
-        def one(run: Run, beats: Int[Array, ""]) -> Notes:
-            _, k_own = jax.random.split(run.key)  # training goes on from the first
-            k_sample, k_loss = jax.random.split(jax.random.fold_in(k_own, beats))
-            shelves = replay.shelve(run.memory, beats * per_beat, run.dials.drawn)
-            batch = replay.sample(run.memory, shelves, practice.batch, k_sample)
-            reward = run.learner.rewards.scale(batch.reward)
-            given = Given(batch, reward, run.dials, run.learner.memories, k_loss)
-            how = (self.zoo.env, practice.learning)
-            return learner.norms(*how, run.learner, given)
-
-        return jax.jit(jax.vmap(one, in_axes=(0, None)))
 
 
 def course(settings: Settings, variants: Sequence[Variant] = ()) -> Course:
