@@ -79,6 +79,19 @@ def test_probability_of_improvement_by_hand():
     assert value == pytest.approx((0.5 + 1 + 1 + 1) / 4)
     assert 0 <= low <= value <= high <= 1
     assert improvement(ours, ours)[0] == 0.5
+
+
+def test_rows_of_the_same_seeds_are_no_more_than_one():
+    luck = np.random.default_rng(0)
+    ours, theirs = luck.normal(0.3, 1, 5), luck.normal(0, 1, 5)
+    one = improvement([ours], [theirs], same=True)
+    assert improvement([ours] * 6, [theirs] * 6, same=True) == one
+    wide, narrow = one, improvement([ours] * 6, [theirs] * 6)
+    assert wide[0] == pytest.approx(narrow[0])
+    assert wide[2] - wide[1] > 1.5 * (narrow[2] - narrow[1])
+
+
+def test_to_be_better_always_is_certain():
     sure = improvement([np.ones(3)], [np.zeros(3)])
     assert sure == (1.0, 1.0, 1.0)
 

@@ -230,7 +230,8 @@ def beaten(answers: Sequence[Row]) -> Table:
     ]
     for method in dict.fromkeys(one["method"] for one in answers):
         if method != "fastap" and len(returns(method)) == len(returns("fastap")):
-            chance, low, high = improvement(returns("fastap"), returns(method))
+            both = returns("fastap"), returns(method)
+            chance, low, high = improvement(*both, same=True)  # rows of one table
             table.add_row(method, f"{chance:.2f}", f"{low:.2f} - {high:.2f}")
     return table
 

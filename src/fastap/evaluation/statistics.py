@@ -40,11 +40,20 @@ def interval(
     statistic: Statistic = pooled,
     reps: int = REPS,
     seed: int = 0,
+    agents: Sequence[int] | None = None,
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """Return a 95 % interval by a stratified bootstrap: seeds redrawn in each task."""
-    luck = np.random.default_rng(seed)
-    draw = lambda scores: scores[luck.integers(len(scores), size=(reps, len(scores)))]
-    values = statistic([draw(np.asarray(scores, float)) for scores in tasks])
+    """Return a 95 % interval by a stratified bootstrap: seeds redrawn in each task.
+
+    Tasks that name the same `agents` are judgements of the same seeds, as the rows
+    of a table are. These are redrawn together: six rows of five seeds are not thirty.
+    """
+    luck, lots = np.random.default_rng(seed), {}
+    names = list(range(len(tasks)) if agents is None else agents)
+    for name, scores in zip(names, tasks, strict=True):
+        if name not in lots:
+            lots[name] = luck.integers(len(scores), size=(reps, len(scores)))
+    draw = lambda name, scores: np.asarray(scores, float)[lots[name]]
+    values = statistic([draw(*pair) for pair in zip(names, tasks, strict=True)])
     edges = (100 * (1 - LEVEL) / 2, 100 * (1 + LEVEL) / 2)
     low, high = np.percentile(values, edges, axis=0)
     return np.asarray(low), np.asarray(high)
@@ -59,17 +68,25 @@ def wins(
 
 
 def improvement(
-    ours: Sequence[Scores], theirs: Sequence[Scores], reps: int = REPS, seed: int = 0
+    ours: Sequence[Scores],
+    theirs: Sequence[Scores],
+    reps: int = REPS,
+    seed: int = 0,
+    same: bool = False,
 ) -> tuple[float, float, float]:
-    """Return the probability of improvement over tasks, and its interval."""
+    """Return the probability of improvement over tasks, and its interval.
+
+    If `same`, all tasks are judgements of the same seeds of ours, and of theirs.
+    """
     count = len(ours)
+    agents = [0] * count + [1] * count if same else None
     both = [np.asarray(scores, float) for scores in (*ours, *theirs)]
 
     def mean(tasks):
         pairs = zip(tasks[:count], tasks[count:], strict=True)
         return np.mean([wins(x, y) for x, y in pairs], axis=0)
 
-    low, high = interval(both, mean, reps, seed)
+    low, high = interval(both, mean, reps, seed, agents)
     return float(mean(both)), float(low), float(high)
 
 
