@@ -192,6 +192,7 @@ def test_environments_without_a_zoo_are_named(tmp_path, capsys):
         main([*asked, "--out", str(tmp_path / "x")])
     said = capsys.readouterr()
     assert stop.value.code == 2 and "cn has no zoo yet" in said.out
+    assert "none was named that has a zoo" in said.err
 
 
 def test_a_link_in_an_archive_is_refused(tmp_path, capsys):

@@ -101,7 +101,8 @@ class Study:
         for env in with_zoo:
             found[env] = [self.train(env, cohort) for cohort in experiment.cohorts(env)]
         if not found:
-            raise Mistake(f"{name} is about {', '.join(experiment.envs)}.")
+            known = ", ".join(experiment.envs)
+            raise Mistake(f"{name} is about {known}; none was named that has a zoo.")
         return found
 
     def judged(self, name: str) -> dict[str, list[Row]]:
