@@ -308,7 +308,7 @@ def test_a_damaged_zoo_is_refused_and_left_alone(small_zoo, capsys, tmp_path):
     ("arguments", "word"),
     [
         (("zoo", "show", "--zoo", "bronx"), "'bronx' is no zoo"),
-        (("zoo", "build", "--env", "cn", "--out", "z"), "no plan for a zoo of 'cn'"),
+        (("zoo", "build", "--env", "go", "--out", "z"), "no plan for a zoo of 'go'"),
         (("zoo", "build", "--zoo", "lbff", "--out", "z"), "no plan for a zoo 'lbff'"),
         (("zoo", "build", "--steps", "0", "--out", "z"), "--steps must be"),
         (("zoo", "build", "--episodes", "0", "--out", "z"), "--episodes must be"),

@@ -11,7 +11,7 @@ import pytest
 from fastap.envs.foraging import Foraging
 from fastap.methods import replay
 from fastap.methods.actor import Actor, explore
-from fastap.methods.learner import Given, Rewards, begin, loss, plain, update
+from fastap.methods.learner import Given, Rewards, begin, loss, plain, pooled, update
 from fastap.methods.model import Learning, observe, watch
 from fastap.methods.networks import Sum
 from fastap.problem.rollout import Players, play
@@ -120,6 +120,61 @@ def test_an_absent_agent_learns_nothing(learner, batch):
         float(jnp.abs(x[i]).max()) for x in jax.tree.leaves(gradient.agents)
     )
     assert size(0) > 0 and size(1) == 0
+
+
+class Twins(Foraging):
+    """Foragers that share a network."""
+
+    alike = True
+
+
+TWINS = Twins(horizon=8)
+
+
+def own(agents):
+    """Split what each agent has of its own from what all share."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(agents)
+    name = jax.tree_util.keystr
+    mine = {name(path): x for path, x in leaves if name(path) == ".enter.bias"}
+    return mine, {name(path): x for path, x in leaves if name(path) not in mine}
+
+
+def test_agents_that_are_alike_stay_so_but_for_one_bias(batch):
+    twins = begin(TWINS, 2, TINY, KEY)
+    after, _ = eqx.filter_jit(update)(TWINS, TINY, twins, batch, DIALS, KEY)
+    for agents in (twins.model.agents, after.model.agents):
+        mine, shared = own(agents)
+        assert all(np.array_equal(x[0], x[1]) for x in shared.values())
+        assert len(mine) == 1
+        assert not any(np.array_equal(x[0], x[1]) for x in mine.values())
+    moved = lambda x, y: not np.array_equal(x, y)
+    same = jax.tree.map(moved, twins.model.agents, after.model.agents)
+    assert all(jax.tree.leaves(same))
+
+
+def test_a_shared_network_has_the_gradient_of_one(batch):
+    """All copies move by the sum of what each would, which is the chain rule."""
+    twins = begin(TWINS, 2, TINY, KEY)
+    model = twins.model
+    alone = jax.tree.map(lambda x: x[0], model.agents)
+    bias = model.agents.enter.bias
+
+    def of_one(alone):
+        both = jax.tree.map(lambda x: jnp.stack([x, x]), alone)
+        both = eqx.tree_at(lambda nets: nets.enter.bias, both, bias)
+        told = eqx.tree_at(lambda m: m.agents, model, both)
+        return loss(told, twins.target, TWINS, TINY, given(batch))[0]
+
+    slopes = eqx.filter_grad(loss, has_aux=True)
+    every, _ = slopes(model, twins.target, TWINS, TINY, given(batch))
+    joined, one = own(pooled(every).agents)[1], own(jax.grad(of_one)(alone))[1]
+    for name, slope in one.items():
+        for copy in joined[name]:
+            assert np.allclose(copy * 2**0.5, slope, atol=1e-6)
+    length = sum(float(jnp.square(x).sum()) for x in joined.values())
+    assert length == pytest.approx(
+        sum(float(jnp.square(x).sum()) for x in one.values()), rel=1e-4
+    )
 
 
 def test_the_target_follows_every_third_update(learner, batch):

@@ -118,7 +118,7 @@ def test_groups_of_both_algorithms_come_in_the_order_of_the_plan(monkeypatch):
 
     monkeypatch.setattr(growing, "grow_together", grow_lot)
     plan = [
-        Trunk("a", "train", 0, 0, seed, (Member(2),), kind)
+        Trunk("a", "train", (0, 0), seed, (Member(2),), kind)
         for seed, kind in enumerate(("vdn", "qmix", "vdn"))
     ]
     groups = grow(ENV, plan, TINY, tell=lambda done, grown: heard.append(done))

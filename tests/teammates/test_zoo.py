@@ -12,13 +12,14 @@ from fastap.envs.foraging import Foraging
 from fastap.envs.prey import Fleeing
 from fastap.envs.pursuit import Pursuit
 from fastap.methods.learner import begin
-from fastap.methods.model import Learning
+from fastap.methods.model import Learning, share
 from fastap.problem.rollout import Players
 from fastap.problem.spec import Mistake
 from fastap.teammates import zoo as store
 from fastap.teammates.crossplay import mean_return
 from fastap.teammates.grow import Group, Member, Trunk, seats
 from fastap.teammates.population import only
+from fastap.teammates.tensors import pack, read_stack, seal
 from fastap.teammates.zoo import MANIFEST, TENSORS, Zoo, load
 
 ENV = make("lbf")
@@ -28,7 +29,7 @@ SMALL = Learning(hidden=8, embed=4)
 @pytest.fixture
 def folder(tmp_path):
     """A zoo of two untrained groups."""
-    trunk = Trunk("top left", "train", 0, 1, 7, (Member(1), Member(2)))
+    trunk = Trunk("top left", "train", (0, 1), 7, (Member(1), Member(2)))
     groups = [
         Group(trunk, member, begin(ENV, 4, SMALL, jax.random.key(i)).model.agents, 99)
         for i, member in enumerate(trunk.members)
@@ -48,13 +49,28 @@ def test_what_was_saved_comes_back(folder):
     assert isinstance(zoo, Zoo) and zoo.sizes.tolist() == [1, 2]
     assert [group["name"] for group in zoo.groups] == ["top left 1", "top left 2"]
     assert zoo.members("train").tolist() == [0, 1] and len(zoo.members("held-out")) == 0
-    kept = {"algorithm": "qmix", "corner": 0, "side": 1, "seed": 7, "steps": 99}
+    kept = {"algorithm": "qmix", "habit": [0, 1], "seed": 7, "steps": 99}
     assert kept.items() <= zoo.groups[0].items()
     assert zoo.manifest["versions"].keys() >= {"fastap", "jax", "python"}
     exact = begin(ENV, 4, SMALL, jax.random.key(1)).model.agents.leave.weight
     half = np.asarray(exact).astype(np.float16).astype(np.float32)
     assert np.array_equal(zoo.policy.agents.leave.weight[1], half)
     assert not list(folder.glob("*.part"))
+
+
+def test_what_a_team_shares_is_written_once(tmp_path):
+    """Networks of bodies that are alike come back as wide as they were."""
+    nets = begin(ENV, 4, SMALL, jax.random.key(0)).model.agents
+    alike = share(nets, lambda x: jnp.broadcast_to(x[:1], x.shape))
+    teams = jax.tree.map(lambda x: np.stack([x, 2 * x]), alike)
+    path, plain = tmp_path / "shared.safetensors", pack(nets)
+    path.write_bytes(pack(teams))
+    assert path.stat().st_size < len(plain)  # two teams in less than one
+    shapes = jax.eval_shape(lambda: alike)
+    back = read_stack(path, seal(path.read_bytes()), shapes, 2)
+    half = lambda x: np.asarray(x).astype(np.float16)
+    same = jax.tree.map(lambda a, b: np.array_equal(half(a), half(b)), teams, back)
+    assert all(jax.tree.leaves(same))
 
 
 def test_a_pool_that_is_none_is_refused(folder):

@@ -46,7 +46,7 @@ class Accept:
         zoo = store.load(folder)
         if len(zoo.members(self.pool)) < 2:
             raise Mistake(f"The pool '{self.pool}' of {folder} has no two groups.")
-        practice, naming = effort(self.preset, self.steps)
+        practice, naming = effort(self.preset, self.steps, zoo.manifest["env"])
         cast = Cast(zoo.members(self.pool), self.seeds)
         with progress(console, "training", practice.steps, "steps") as advance:
             share = practice.steps / PIECES
@@ -102,7 +102,7 @@ class Yardsticks:
         tasks = yardsticks.planned(zoo, self.seeds)
         if not tasks:
             raise Mistake(f"{folder} has no groups for validation and none held out.")
-        practice, _ = effort(self.preset, self.steps)
+        practice, _ = effort(self.preset, self.steps, zoo.manifest["env"])
         with progress(console, "training", practice.steps, "steps") as advance:
             share = practice.steps / yardsticks.PIECES
             tell = lambda piece, words: advance(piece * share, words)
@@ -134,17 +134,17 @@ def longer(practice: Any, steps: int | None) -> Any:
     return dataclasses.replace(practice, steps=steps)
 
 
-def effort(name: Preset, steps: int | None) -> tuple[Any, tuple[int, int]]:
+def effort(name: Preset, steps: int | None, env: str) -> tuple[Any, tuple[int, int]]:
     """Return how to train best responses, and the episodes and steps to learn names."""
     from fastap.methods.model import Learning
-    from fastap.methods.practice import Practice
+    from fastap.methods.practice import LONG, Practice
 
-    tiny = Learning(hidden=8, embed=4)
+    tiny, own = Learning(hidden=8, embed=4), LONG.get(env, {})
     small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
     sizes = {
         "smoke": (Practice(steps=500, learning=tiny, **small), (32, 5)),
-        "quick": (Practice(steps=300_000), (2_000, 1_000)),
-        "paper": (Practice(steps=6_000_000), (20_000, 5_000)),
+        "quick": (Practice(steps=300_000, **own), (2_000, 1_000)),
+        "paper": (Practice(steps=6_000_000, **own), (20_000, 5_000)),
     }
     practice, naming = sizes[name]
     return longer(practice, steps), naming

@@ -99,7 +99,8 @@ def record_labels(folder: Path, zoo: Any, reports: list[Any], first: Any) -> Non
     for place, k in enumerate(zoo.members("train")):
         rows[k]["cluster"] = labels[place]
     more = {"ari_orders": [report["clusterings"] for report in reports[1:]]}
-    store.save(folder, zoo.manifest | {"groups": rows} | found | more)
+    now = store.load(folder).manifest  # others may have written since
+    store.save(folder, now | {"groups": rows} | found | more)
     choices = {
         f"{restaurant.rule} {restaurant.alpha}": [dataclasses.asdict(c) for c in past]
         for restaurant, past in first.clusterer.choices.items()

@@ -216,22 +216,23 @@ def judge(folder: Path, episodes: int) -> None:
 def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
     """Return how to practise and what to grow."""
     from fastap.methods.model import Learning
-    from fastap.methods.practice import Practice
+    from fastap.methods.practice import LONG, Practice
     from fastap.teammates.grow import Member
     from fastap.teammates.plan import plan
 
     trunks = plan(env)
     one = dataclasses.replace(trunks[0], members=trunks[0].members[:1])
+    weak = Member(trunks[0].members[0].size, "half")
     two = [
-        dataclasses.replace(trunk, members=(trunk.members[i], Member(2, "half")))
+        dataclasses.replace(trunk, members=(trunk.members[i], weak))
         for i, trunk in enumerate(trunks[:2])
     ]
-    tiny = Learning(hidden=8, embed=4)
+    tiny, own = Learning(hidden=8, embed=4), LONG.get(env, {})
     small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
     sizes = {
         "smoke": (Practice(steps=2_000, learning=tiny, **small), two),
-        "quick": (Practice(steps=2_000_000), (one,)),
-        "paper": (Practice(steps=6_000_000), trunks),
+        "quick": (Practice(steps=2_000_000, **own), (one,)),
+        "paper": (Practice(steps=6_000_000, **own), trunks),
     }
     practice, trunks = sizes[name]
     return longer(practice, steps), trunks

@@ -68,6 +68,7 @@ def check_points(points: Any) -> Points:
 class Combat(Env):
     """SMAX marines; both sides begin in groups that are far apart."""
 
+    alike = True
     agents: int = eqx.field(static=True, default=10)
     controlled: int = eqx.field(static=True, default=7)
     enemies: int = eqx.field(static=True, default=14)

@@ -19,6 +19,7 @@ from fastap.methods.model import (
     build,
     observe,
     pick,
+    share,
     survey,
     watch,
 )
@@ -113,7 +114,7 @@ def update(
     (_, (memories, notes)), gradient = slope(
         learner.model, learner.target, env, learning, given
     )
-    gradient, norms = clip(gradient, learning.clip)
+    gradient, norms = clip(pooled(gradient) if env.alike else gradient, learning.clip)
     change, state = optax.scale_by_adam().update(gradient, learner.optimiser)
     change = jax.tree.map(lambda x: -dials.rate * x, change)
     model = eqx.apply_updates(learner.model, paced(change, learning.method.pace))
@@ -131,6 +132,14 @@ def update(
     rewards = rewards or learner.rewards
     after = Learner(model, target, state, updates, rewards, memories)
     return after, notes | norms
+
+
+def pooled(gradient: Model) -> Model:
+    """Give the copies of a shared network one gradient, as long as that of the one."""
+    one = lambda x: jnp.broadcast_to(x.sum(0) / len(x) ** 0.5, x.shape)
+    agents, local = share(gradient.agents, one), share(gradient.local, one)
+    parts = (gradient.team, gradient.mixer, gradient.losses, gradient.known)
+    return Model(agents, local, *parts)
 
 
 def clip(gradient: Model, limit: float) -> tuple[PyTree, dict[str, Float[Array, ""]]]:

@@ -1,7 +1,8 @@
 """All that a method learns: agents, beliefs, a mixer, and the heads of its losses."""
 
 import dataclasses
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,6 +23,7 @@ from fastap.methods.replay import Experience
 from fastap.methods.table import QMIX, Method
 from fastap.problem.spec import Env
 
+Stack = TypeVar("Stack")
 Known = Float[Array, "*R K C"] | None  # what is told of each group, if anything
 
 
@@ -98,7 +100,24 @@ def build(
     losses = tuple(
         term.build(sizes, k) for term, k in zip(method.losses, keys, strict=False)
     )
-    return Model(stack(value, agents, k_agents), local, team, mixer, losses, known)
+    values = stack(value, agents, k_agents)
+    if env.alike:
+        first = lambda x: jnp.broadcast_to(x[:1], x.shape)
+        values, local = share(values, first), share(local, first)
+    return Model(values, local, team, mixer, losses, known)
+
+
+def share(stacked: Stack, join: Callable[[Array], Array]) -> Stack:
+    """Join all parameters of some agents' networks but the biases that enter them.
+
+    One network that is told who it is would have just these of each agent's own:
+    an identity, one-hot, picks a row of weights, and that is a bias.
+    """
+    joined = jax.tree.map(join, stacked)
+    if isinstance(stacked, Silent):
+        return joined
+    door: Callable[[Any], Array] = lambda networks: networks.enter.bias
+    return eqx.tree_at(door, joined, door(stacked))
 
 
 def observe(env: Env, known: Known, batch: Experience) -> Float[Array, "T1 n B I"]:

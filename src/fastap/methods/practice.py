@@ -38,6 +38,11 @@ class Practice:
         return jnp.maximum(0.05, 1.0 - 0.95 * now / max(play, learn))
 
 
+LONG: dict[str, dict[str, Any]] = {  # environments of long episodes and many agents
+    "10m_vs_14m": {"episodes": 64, "capacity": 960}
+}
+
+
 class Moment(eqx.Module):
     """Where in its training a run is when it plays an episode."""
 

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -102,6 +102,8 @@ class Env(eqx.Module):
     A world knows who is present. An absent agent is invisible, intangible and
     earns nothing; a body whose policy changes stays where it is.
     """
+
+    alike: ClassVar[bool] = False  # many bodies of one kind, that share their networks
 
     @property
     @abc.abstractmethod

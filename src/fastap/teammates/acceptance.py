@@ -14,6 +14,7 @@ from fastap.methods.actor import act_by
 from fastap.methods.model import Model
 from fastap.methods.practice import Practice
 from fastap.problem.rollout import Memory, Players, play
+from fastap.problem.spec import Mistake
 from fastap.teammates.company import SHARE, episodes_of
 from fastap.teammates.crossplay import beside_all, cross_play, mean_return, summarise
 from fastap.teammates.scripted import Random
@@ -113,8 +114,10 @@ def accept(
 
     The best-response gap: how much better the agents trained for a group alone
     are with it than those trained for all. The label gap: what being told the
-    type adds. Returns the facts, and one of the teams trained for all.
+    type adds. Both are on the scale of scores, from a random team to the best
+    self-play. Returns the facts, and one of the teams trained for all.
     """
+    whole = scale(zoo, cast.members)
     models, curves = train_all(zoo, practice, cast.tasks(), tell)
     earned = judge_all(zoo, models, episodes)
     own = earned[np.arange(len(cast.members)), cast.members]
@@ -122,7 +125,7 @@ def accept(
     rows = label_gaps(zoo, cast, models, episodes)
     headline = next(row for row in rows if HEADLINE.items() <= row.items())
     facts = {
-        "best_response_gap": round(float((own - general).mean()), 4),
+        "best_response_gap": round(float(((own - general) / whole).mean()), 4),
         "best_responses": {
             "alone": own.round(4).tolist(),
             "together": general.round(4).tolist(),
@@ -130,7 +133,7 @@ def accept(
             "seeds": cast.seeds,
             "share": SHARE,
         },
-        "label_gap": round(headline["told"] - headline["qmix"], 4),
+        "label_gap": round((headline["told"] - headline["qmix"]) / whole.mean(), 4),
         "label_gaps": rows,
         "curves": {
             " ".join(way): rounded(curves[:, cast.runs(*way)].mean(1))
@@ -139,6 +142,16 @@ def accept(
     }
     one = cast.runs(CHANGE, "qmix").stop - 1
     return facts, jax.tree.map(lambda x: x[one], models)
+
+
+def scale(zoo: Zoo, members: Int[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """Return what separates a random team from the best, as large as each group's."""
+    facts, bodies = zoo.manifest, zoo.env.spec.controlled + zoo.sizes[members]
+    if not {"best_selfplay", "floor"} <= facts.keys():
+        raise Mistake("The groups of this zoo were never judged; build it anew.")
+    read = lambda name: np.array([facts[name][str(count)] for count in bodies])
+    high, low = read("best_selfplay"), read("floor")
+    return np.where(high > low, high - low, 1.0)
 
 
 def judge_all(

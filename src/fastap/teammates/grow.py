@@ -25,6 +25,7 @@ from fastap.teammates.conventions import Convention, teach
 Pool = Literal["train", "validation", "held-out"]
 Skill = Literal["full", "half"]
 Algorithm = Literal["qmix", "vdn"]
+Habit = tuple[int, int]  # of a convention; -1 for none
 HALF = 0.55  # of its trunk's last score, at which a half-skilled team stays
 PIECES, PARTING = 20, 14  # training is cut into pieces; members part after some
 JUDGED = 200  # episodes after every piece
@@ -90,8 +91,7 @@ class Trunk:
 
     type: str
     pool: Pool
-    corner: int  # of the convention; -1 for none
-    side: int
+    habit: Habit
     seed: int
     members: tuple[Member, ...]
     algorithm: Algorithm = "qmix"
@@ -169,15 +169,15 @@ def grow_together(
 
 def halfway(past: Sequence[Grown], run: int) -> Grown:
     """Find when a run had first learnt about half of what it knew at the end."""
-    goal = HALF * past[-1].scores[run]
+    low = min(0.0, past[0].scores[run])  # to know nothing may cost
+    goal = low + HALF * (past[-1].scores[run] - low)
     return next(grown for grown in past if grown.scores[run] >= goal)
 
 
 def _plant(drill: Drill, trunks: Sequence[Trunk], rate: float) -> Run:
     column = lambda name: jnp.array([getattr(trunk, name) for trunk in trunks])
     count = len(trunks)
-    convention = Convention(column("corner"), column("side"))
-    task = Lesson(jnp.full(count, PARTING / PIECES), convention)
+    task = Lesson(jnp.full(count, PARTING / PIECES), Convention(column("habit")))
     keys = jax.vmap(jax.random.key)(column("seed"))
     return jax.jit(jax.vmap(drill.start))(task, plain(jnp.full(count, rate)), keys)
 

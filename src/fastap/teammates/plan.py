@@ -1,38 +1,73 @@
 """Which groups a zoo is to have: pools, planted types, and the members of each."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastap.problem.spec import Mistake
-from fastap.teammates.conventions import CORNERS, SIDES
-from fastap.teammates.grow import Member, Pool, Trunk
+from fastap.teammates.conventions import CORNERS, FIRST_HALF, PLACES, POSTS, SIDES
+from fastap.teammates.grow import Habit, Member, Pool, Trunk
 
-ONE, TWO = Member(size=1), Member(size=2)
-WEAK = Member(size=2, skill="half")
-SEEN = ((0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (3, 3))  # corner and free side
-UNSEEN = ((1, 0), (2, 1))
+Name = Callable[[int, int], str]
 
 
-def trunk(pool: Pool, habit: tuple[int, int], seed: int, *members: Member) -> Trunk:
-    """Plan one type's run by QMIX and the members that branch from it."""
-    corner, side = habit
-    name = f"{CORNERS[corner]}, {SIDES[side]} free"
-    return Trunk(name, pool, corner, side, seed, members)
+def zoo_of(
+    name: Name, seen: Sequence[Habit], unseen: Sequence[Habit], large: int, small: int
+) -> tuple[Trunk, ...]:
+    """Plan 16, 8 and 8 groups: six types to learn beside, two to be met at last.
+
+    Every trunk is one type's run by QMIX, from which its members branch; those of
+    validation and half of those held out are new runs of types that were seen.
+    """
+    big, few, weak = Member(large), Member(small), Member(large, "half")
+
+    def trunk(pool: Pool, habit: Habit, seed: int, *members: Member) -> Trunk:
+        return Trunk(name(*habit), pool, habit, seed, members)
+
+    return (
+        trunk("train", seen[0], 100, big, few, weak),
+        trunk("train", seen[1], 101, big, few, big),
+        trunk("train", seen[2], 102, big, few, few),
+        trunk("train", seen[3], 103, big, few, weak),
+        trunk("train", seen[4], 104, big, few),
+        trunk("train", seen[5], 105, big, few),
+        *(trunk("validation", seen[i], 200 + i, big, few) for i in range(4)),
+        trunk("held-out", seen[0], 300, big, few),
+        trunk("held-out", seen[3], 301, big, few),
+        trunk("held-out", unseen[0], 302, big, few),
+        trunk("held-out", unseen[1], 303, big, few),
+    )
 
 
-LBF = (
-    trunk("train", SEEN[0], 100, TWO, ONE, WEAK),
-    trunk("train", SEEN[1], 101, TWO, ONE, TWO),
-    trunk("train", SEEN[2], 102, TWO, ONE, ONE),
-    trunk("train", SEEN[3], 103, TWO, ONE, WEAK),
-    trunk("train", SEEN[4], 104, TWO, ONE),
-    trunk("train", SEEN[5], 105, TWO, ONE),
-    *(trunk("validation", SEEN[i], 200 + i, TWO, ONE) for i in range(4)),
-    trunk("held-out", SEEN[0], 300, TWO, ONE),
-    trunk("held-out", SEEN[3], 301, TWO, ONE),
-    trunk("held-out", UNSEEN[0], 302, TWO, ONE),
-    trunk("held-out", UNSEEN[1], 303, TWO, ONE),
-)
-PLANS = {"lbf": LBF}
+PLANS = {
+    "lbf": zoo_of(
+        lambda corner, side: f"{CORNERS[corner]}, {SIDES[side]} free",
+        ((0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (3, 3)),
+        ((1, 0), (2, 1)),
+        large=2,
+        small=1,
+    ),
+    "pp": zoo_of(
+        lambda turn, order: f"turned by {turn}{', mirrored' * order}",
+        [(turn, 0) for turn in range(6)],
+        ((1, 1), (4, 1)),
+        large=1,
+        small=1,
+    ),
+    "cn": zoo_of(
+        lambda row, _: "posts " + " ".join(map(str, POSTS[row])),
+        [(row, 0) for row in range(6)],
+        ((6, 0), (7, 0)),
+        large=2,
+        small=1,
+    ),
+    "10m_vs_14m": zoo_of(
+        lambda place, half: f"meet {PLACES[place]}, {FIRST_HALF[half]} first",
+        ((0, 0), (1, 1), (2, 0), (3, 1), (0, 1), (1, 0)),
+        ((2, 1), (3, 0)),
+        large=3,
+        small=3,
+    ),
+}
 
 ORDERS = {  # directions over the board: what comes first is smallest along them
     "top left": (1, 1),

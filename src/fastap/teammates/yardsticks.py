@@ -23,6 +23,7 @@ from fastap.problem.schedule import parse
 from fastap.problem.spec import Env, Mistake
 from fastap.teammates import zoo as store
 from fastap.teammates.company import SHARE, Beside, Company, all_at_once
+from fastap.teammates.tensors import pack, read_stack, seal
 from fastap.teammates.zoo import Zoo
 
 CHANGE = "U[5,8]"  # what teams that are trained with changes meet
@@ -167,8 +168,8 @@ class Yardsticks:
 
 def save(folder: Path, zoo: Zoo, teams: Values, facts: dict[str, Any]) -> None:
     """Write the teams beside the groups, and into the manifest what they are."""
-    data = store.pack(teams)
-    sums = {"sha256": store.seal(data), "groups": identity(zoo)}
+    data = pack(teams)
+    sums = {"sha256": seal(data), "groups": identity(zoo)}
     store.replace(folder / FILE, data)
     now = store.load(folder).manifest  # others may have written while these learnt
     store.save(folder, now | {"yardsticks": facts | sums})
@@ -179,7 +180,7 @@ def identity(zoo: Zoo) -> str:
     since = ("cluster", "selfplay", "score")
     rows = [{k: v for k, v in row.items() if k not in since} for row in zoo.groups]
     parts = [zoo.manifest.get(name) for name in ("env", "layout", "sha256")]
-    return store.seal(json.dumps([rows, parts], sort_keys=True).encode())[:16]
+    return seal(json.dumps([rows, parts], sort_keys=True).encode())[:16]
 
 
 def load(name: str | Path) -> Yardsticks | None:
@@ -203,7 +204,7 @@ def load(name: str | Path) -> Yardsticks | None:
     count, how = zoo.env.spec.controlled, store.width(hidden, folder)
     build = lambda: begin(zoo.env, count, how, jax.random.key(0), known).model.agents
     shapes = jax.eval_shape(build)
-    agents = store.read_stack(folder / FILE, digest, shapes, len(tasks), ANEW)
+    agents = read_stack(folder / FILE, digest, shapes, len(tasks), ANEW)
     return Yardsticks(zoo, tasks, agents)
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import os
@@ -15,12 +14,8 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, PyTree
-from safetensors import SafetensorError
-from safetensors.numpy import load as read_tensors
-from safetensors.numpy import save as write_tensors
+from jaxtyping import Int
 
 from fastap import __version__
 from fastap.envs import make
@@ -32,12 +27,12 @@ from fastap.problem.spec import Env, Mistake
 from fastap.teammates.grow import Group
 from fastap.teammates.population import Population
 from fastap.teammates.scripted import habits
+from fastap.teammates.tensors import ANEW, pack, read_stack, seal
 
 SCHEMA = 1
 POOLS = ("train", "validation", "held-out")
 SHIPPED = Path(__file__).parent / "zoo"
 MANIFEST, TENSORS = "manifest.json", "groups.safetensors"
-ANEW = "build the zoo anew"
 Manifest = dict[str, Any]
 
 
@@ -147,8 +142,7 @@ def of_groups(
                 "size": member.size,
                 "skill": member.skill,
                 "algorithm": trunk.algorithm,
-                "corner": trunk.corner,
-                "side": trunk.side,
+                "habit": list(trunk.habit),
                 "seed": trunk.seed,
                 "steps": group.steps,
             }
@@ -274,47 +268,3 @@ def width(hidden: Any, path: Path) -> Learning:
     if type(hidden) is not int or not 1 <= hidden <= 100_000:
         raise Mistake(f"{path}: the manifest's 'hidden' is no width of a network.")
     return Learning(hidden=hidden)
-
-
-def read_stack(
-    path: Path, digest: Any, shapes: PyTree, count: int, remedy: str = ANEW
-) -> PyTree:
-    """Read so many networks of these shapes, and see that they are the ones meant."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise Mistake(f"{path} cannot be read: {error.strerror}.") from error
-    if seal(data) != digest:
-        raise Mistake(
-            f"{path} is not the file its manifest describes: damaged, cut short or "
-            f"changed. Fetch it again or {remedy}."
-        )
-    try:
-        tensors = read_tensors(data)
-    except SafetensorError as error:
-        raise Mistake(f"{path} is no safetensors file: {error}.") from error
-    want = {k: (count, *x.shape) for k, x in flat(shapes).items()}
-    if {k: x.shape for k, x in tensors.items()} != want:
-        raise Mistake(
-            f"{path} does not hold the networks of {count} teams that fit its zoo."
-        )
-    leaves = [jnp.asarray(tensors[k], jnp.float32) for k in want]
-    return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
-
-
-def pack(teams: PyTree) -> bytes:
-    """Write networks at half precision."""
-    half = jax.tree.map(lambda x: np.asarray(x).astype(np.float16), teams)
-    return write_tensors(flat(half))
-
-
-def seal(data: bytes) -> str:
-    """Tell a file from every other."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def flat(tree: PyTree, between: str = "") -> dict[str, Any]:
-    """Name every array of a tree by its place."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    name = functools.partial(jax.tree_util.keystr, simple=True, separator=between)
-    return {name(path): x for path, x in leaves}

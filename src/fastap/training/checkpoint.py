@@ -27,7 +27,8 @@ from fastap.methods.networks import Sum
 from fastap.methods.practice import Run
 from fastap.methods.table import PAPER
 from fastap.problem.spec import Mistake, check_kind
-from fastap.teammates.zoo import flat, remove, replace
+from fastap.teammates.tensors import flat
+from fastap.teammates.zoo import remove, replace
 from fastap.training.settings import Settings
 from fastap.training.train import POOLS, Course, Row, State, course
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, Literal
 
 from fastap.methods.model import Learning
-from fastap.methods.practice import Practice
+from fastap.methods.practice import LONG, Practice
 from fastap.methods.table import PAPER, Method, Weights, find
 from fastap.problem.rollout import Memory
 from fastap.problem.schedule import parse
@@ -208,4 +208,5 @@ def settings(env: str, method: str, preset: Preset, **asked: Any) -> Settings:
     table = dataclasses.asdict(PAPER[env])
     own = {"env": env, "zoo": env, "method": method, "reveal": REVEAL[env]}
     given = {name: value for name, value in asked.items() if value is not None}
-    return Settings(**(COMMON | table | own | PRESETS[preset] | given))
+    usual = COMMON | LONG.get(env, {}) | table | own
+    return Settings(**(usual | PRESETS[preset] | given))
