@@ -19,7 +19,7 @@ from fastap.experiments.study import EXPERIMENTS, NEIGHBOURS, PAPER, printed
 from fastap.experiments.thoughts import guessed
 from fastap.problem.spec import Mistake
 
-SMOKE = ("--preset", "smoke", "--env", "lbf")
+SMOKE = ("--preset", "smoke")  # lbf alone is trained in
 FIGURES = {
     *("main", "difference", "ablations", "crossplay", "embeddings"),
     *("snapshot", "context", "transfer", "sensitivity"),
@@ -186,13 +186,12 @@ def test_a_run_says_how_far_it_is(made, tmp_path):
         curves(copy, "lbf")
 
 
-def test_environments_without_a_zoo_are_named(tmp_path, capsys):
+@pytest.mark.parametrize("more", [("--env", "cn"), ("--zoo", "cn")])
+def test_an_experiment_about_others_says_so(tmp_path, capsys, more):
     with pytest.raises(SystemExit) as stop:
-        asked = ["reproduce", "main", "--preset", "smoke", "--env", "cn"]
-        main([*asked, "--out", str(tmp_path / "x")])
-    said = capsys.readouterr()
-    assert stop.value.code == 2 and "cn has no zoo yet" in said.out
-    assert "none was named that has a zoo" in said.err
+        main(["reproduce", "table1", *SMOKE, *more, "--out", str(tmp_path / "x")])
+    said = capsys.readouterr().err
+    assert stop.value.code == 2 and "table1 is about lbf; none of them was" in said
 
 
 def test_a_link_in_an_archive_is_refused(tmp_path, capsys):

@@ -76,7 +76,7 @@ def test_a_cluster_is_the_mean_of_its_members():
 
 @pytest.fixture(scope="module", params=["categorical", "gaussian"])
 def model(request):
-    return Behaviour(ENV, request.param, jax.random.key(3))
+    return Behaviour(ENV, request.param, 16, jax.random.key(3))
 
 
 def test_no_action_is_likelier_than_certain(groups, model, key):

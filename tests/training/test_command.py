@@ -87,7 +87,6 @@ def test_nothing_is_clobbered(whole, capsys):
     [
         (["--method", "magic"], "no method"),
         (["--env", "chess"], "no environment"),
-        (["--env", "pp"], "is no zoo"),
         (["--zoo", "nowhere"], "is no zoo"),
         (["--seeds", "0"], "seeds must be"),
         (["--train-change", "now"], "no change distribution"),

@@ -36,6 +36,10 @@ class Cluster:
     """Gradient steps after every other group."""
     likelihood: Literal["categorical", "gaussian"] = "categorical"
     """How the decoder judges actions."""
+    hidden: int = 16
+    """Width of the decoder; where places are no cells of a board, 64 foretell more."""
+    rate: float = 5e-4
+    """Learning rate."""
     orders: int = 1
     """In how many orders to cluster; the first is recorded, all are reported."""
     force: bool = False
@@ -51,6 +55,8 @@ class Cluster:
         check_range("--orders", self.orders, 1, 100)
         check_range("--first", self.first, 1, 10**7)
         check_range("--later", self.later, 1, 10**7)
+        check_range("--hidden", self.hidden, 1, 10_000)
+        check_range("--rate", self.rate, 0, 1)
         folder = store.find(self.env or self.zoo)
         zoo = store.load(folder)
         if len(zoo.members("train")) < 2:
@@ -59,6 +65,8 @@ class Cluster:
             first=self.first,
             later=self.later,
             likelihood=self.likelihood,
+            hidden=self.hidden,
+            rate=self.rate,
             piece=min(100, self.first, self.later),
         )
         prepare(self.out, self.force)
@@ -68,6 +76,7 @@ class Cluster:
             tell = lambda count: advance(count, "")
             results = labels.label(zoo, watched, settings, self.orders, tell)
         reports = [labels.report(zoo, result) for result in results]
+        reports[0]["clustered_with"] = dataclasses.asdict(settings)
         draw_clusters(zoo, results[0], self.out)
         record_labels(folder, zoo, reports, results[0])
         console.print(clusterings(reports))

@@ -67,8 +67,8 @@ class Reproduce:
     at all, and how many gradient steps so much play deserves."""
     out: Path = Path("reproduced")
     """Folder for what is made."""
-    env: tuple[str, ...] = tuple(ENVIRONMENTS)
-    """Which environments."""
+    env: tuple[str, ...] | None = None
+    """Which environments, if not all: a smoke test trains in lbf alone."""
     change: str = "U[5,8]"
     """For environments: when teammates change."""
     seed: int = 2
@@ -90,9 +90,14 @@ class Reproduce:
     force: bool = False
     """Overwrite what an earlier run left in the folder."""
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The environments that were asked for."""
+        return tuple(ENVIRONMENTS) if self.env is None else self.env
+
     def run(self, console: Console) -> None:
         """Make what was asked for."""
-        some(self.env)
+        some(self.named)
         if self.what == "control":
             self.control(console)
         elif self.what == "ratio":
@@ -123,13 +128,14 @@ class Reproduce:
         """Run one experiment of the study, or all."""
         from fastap.experiments.study import EXPERIMENTS
 
-        how = (self.env, self.zoo, self.steps, self.seeds, self.minutes)
+        named = ("lbf",) if self.env is None and self.preset == "smoke" else self.named
+        how = (named, self.zoo, self.steps, self.seeds, self.minutes)
         study = Study(self.out, self.preset, console, *how)
         if self.what == "all":
             self.environments(self.out / "environments", console)
         for name in STUDY if self.what == "all" else (self.what,):
             envs = EXPERIMENTS[name].envs if name in EXPERIMENTS else ("lbf",)
-            if self.what == "all" and not set(envs) & set(self.env):
+            if self.what == "all" and not set(envs) & set(named):
                 console.print(f"{name} is about {', '.join(envs)}; it is left out.")
                 continue
             console.print(f"{name} ...")
@@ -159,10 +165,10 @@ class Reproduce:
 
         change = parse(self.change)
         check_range("--seed", self.seed, 0, 2**32 - 1)
-        for name in some(self.env):
+        for name in some(self.named):
             make(name)
         prepare(out, self.force or out != self.out)
-        clips = [clip(*example(name, change, self.seed)) for name in self.env]
+        clips = [clip(*example(name, change, self.seed)) for name in self.named]
         for film in clips:
             save_film(film, out / f"{film.name}.gif")
         steps = [len(film) // 3 for film in clips]

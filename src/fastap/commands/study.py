@@ -85,25 +85,24 @@ class Study:
         return folder
 
     def runs(self, name: str) -> dict[str, list[Path]]:
-        """Train all that an experiment needs; say which environments have no zoo."""
+        """Train all that an experiment needs, one environment after another."""
         from fastap.experiments.study import EXPERIMENTS
         from fastap.teammates import zoo as store
 
-        experiment, found, with_zoo = EXPERIMENTS[name], {}, []
-        for env in (env for env in experiment.envs if env in self.envs):
-            try:
-                if store.load(self.zoo or env).manifest["env"] == env:
-                    with_zoo.append(env)
-            except Mistake:
-                if self.zoo:
-                    raise
-                self.console.print(f"{name}: {env} has no zoo yet; it is left out.")
-        for env in with_zoo:
-            found[env] = [self.train(env, cohort) for cohort in experiment.cohorts(env)]
-        if not found:
+        experiment = EXPERIMENTS[name]
+        named = [env for env in experiment.envs if env in self.envs]
+        if self.zoo:
+            own = store.load(self.zoo).manifest["env"]
+            named = [env for env in named if env == own]
+        if not named:
             known = ", ".join(experiment.envs)
-            raise Mistake(f"{name} is about {known}; none was named that has a zoo.")
-        return found
+            raise Mistake(f"{name} is about {known}; none of them was named.")
+        for env in named:  # one that cannot be read is noticed before hours of training
+            store.load(self.zoo or env)
+        return {
+            env: [self.train(env, cohort) for cohort in experiment.cohorts(env)]
+            for env in named
+        }
 
     def judged(self, name: str) -> dict[str, list[Row]]:
         """Judge the runs of an experiment; keep scores by seed, return all answers."""

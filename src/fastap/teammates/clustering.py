@@ -34,6 +34,7 @@ class Settings:
     rate: float = 5e-4
     clip: float = 10.0
     likelihood: Likelihood = "categorical"
+    hidden: int = 16  # of the decoder
     piece: int = 100  # gradient steps in one compiled call
 
 
@@ -156,7 +157,9 @@ class Clusterer:
 
     def _begin(self, key: PRNGKeyArray) -> Progress:
         k_model, k_run = jax.random.split(key)
-        model = Behaviour(self.env, self.settings.likelihood, k_model)
+        model = Behaviour(
+            self.env, self.settings.likelihood, self.settings.hidden, k_model
+        )
         return Progress(
             model, self._optimiser.init(eqx.filter(model, eqx.is_array)), k_run
         )

@@ -134,7 +134,7 @@ def report(zoo: Zoo, labelled: Labelled) -> dict[str, Any]:
         "clusters": facts["clusters"],
         "silhouette": round(silhouette(flat, labels[group]), 4),
         "order": [zoo.groups[pool[place]]["name"] for place in labelled.order],
-        "worth_of_the_code": round(worth(labelled.clusterer), 4),
+        **worth(labelled.clusterer),
     }
     if "matrix" in zoo.manifest:
         matrix = np.array(zoo.manifest["matrix"])[np.ix_(pool, pool)]
@@ -149,13 +149,19 @@ def in_pool_order(labelled: Labelled) -> Float[np.ndarray, "K E D"]:
     return labelled.clusterer.codes()[np.argsort(labelled.order)]
 
 
-def worth(clusterer: Clusterer) -> float:
-    """Return the nats per trajectory lost when every code is the grand mean."""
+def worth(clusterer: Clusterer) -> dict[str, float]:
+    """Say how well groups are described, and what is lost with the mean of all codes.
+
+    Both in nats per trajectory; evidence is negative, and 0 if all can be foretold.
+    """
     codes = clusterer.codes()
     grand = np.broadcast_to(codes.mean((0, 1)), codes.shape[1:])
-    lost = []
+    found = []
     for k in range(clusterer.count):
         mine = np.broadcast_to(codes[k].mean(0), codes.shape[1:])
-        own, other = clusterer.evidence(k, np.stack([mine, grand]))
-        lost.append(own - other)
-    return float(np.mean(lost))
+        found.append(clusterer.evidence(k, np.stack([mine, grand])))
+    own, other = np.mean(found, axis=0)
+    return {
+        "evidence": round(float(own), 4),
+        "worth_of_the_code": round(float(own - other), 4),
+    }

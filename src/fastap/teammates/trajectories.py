@@ -99,17 +99,19 @@ class Behaviour(eqx.Module):
     head: Linear
     likelihood: Likelihood = eqx.field(static=True)
 
-    def __init__(self, env: Env, likelihood: Likelihood, key: PRNGKeyArray):
+    def __init__(
+        self, env: Env, likelihood: Likelihood, hidden: int, key: PRNGKeyArray
+    ):
         spec, keys = env.spec, jax.random.split(key, 7)
         actions = spec.slots * spec.actions
         outputs = actions * (2 if likelihood == "gaussian" else 1)
         self.enter = Linear(spec.state_inputs + actions, WIDTH, keys[0])
         self.blocks = jax.vmap(Block)(jax.random.split(keys[1], LAYERS))
         self.leave = Linear(WIDTH, WIDTH, keys[2])
-        self.see = Linear(spec.state_inputs, WIDTH, keys[3])
-        self.gru = GRU(WIDTH, WIDTH, keys[4])
-        self.join = Linear(2 * WIDTH, WIDTH, keys[5])
-        self.head = Linear(WIDTH, outputs, keys[6])
+        self.see = Linear(spec.state_inputs, hidden, keys[3])
+        self.gru = GRU(hidden, hidden, keys[4])
+        self.join = Linear(hidden + WIDTH, hidden, keys[5])
+        self.head = Linear(hidden, outputs, keys[6])
         self.likelihood = likelihood
 
     def encode(self, env: Env, seen: Trajectories) -> Float[Array, " D"]:
@@ -122,7 +124,7 @@ class Behaviour(eqx.Module):
         x = self.leave(x) * seen.valid[:, None]
         return x.sum(0) / jnp.maximum(seen.valid.sum(), 1)
 
-    def follow(self, env: Env, seen: Trajectories) -> Float[Array, "T D"]:
+    def follow(self, env: Env, seen: Trajectories) -> Float[Array, "T H"]:
         """Follow the states of one trajectory; the code comes in only later."""
         inputs = self.gru.prepare(jax.nn.relu(self.see(env.encode_state(seen.state))))
 
@@ -130,12 +132,12 @@ class Behaviour(eqx.Module):
             memory = self.gru.step(memory, now)
             return memory, memory
 
-        return jax.lax.scan(step, jnp.zeros(WIDTH), inputs)[1]
+        return jax.lax.scan(step, jnp.zeros(self.gru.width), inputs)[1]
 
     def log_likelihood(
         self,
         seen: Trajectories,
-        followed: Float[Array, "T D"],
+        followed: Float[Array, "T H"],
         code: Float[Array, " D"],
     ) -> Float[Array, ""]:
         """Return the log-probability of one trajectory's actions, summed."""
