@@ -38,6 +38,22 @@ def made(tmp_path_factory):
     return out
 
 
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """The main figure of an environment of places instead of cells."""
+    out = tmp_path_factory.mktemp("study") / "cn"
+    main(["reproduce", "main", *SMOKE, "--env", "cn", "--out", str(out)])
+    return out
+
+
+def test_the_main_figure_has_all_methods_in_other_environments(elsewhere):
+    rows = rows_of(elsewhere / "main-cn.csv")
+    assert {row["method"] for row in rows} == set(EXPERIMENTS["main"].methods)
+    assert {row["change"] for row in rows} == {"stationary", "U[5,8]"}
+    assert all(-300 < float(row["return"]) < 0 for row in rows)
+    assert (elsewhere / "main.png").is_file()
+
+
 def rows_of(path):
     return list(csv.DictReader(path.read_text().splitlines()))
 

@@ -191,8 +191,12 @@ def test_a_start_that_is_none_costs_nothing(whole, tmp_path, capsys):
     copy = tmp_path / "copy"
     shutil.copytree(whole, copy)
     before = {p: p.read_bytes() for p in copy.rglob("*") if p.is_file()}
-    for start in (tmp_path / "typo", copy):
+    small = tmp_path / "small"
+    shutil.copytree(whole, small)
+    (small / checkpoint.CHECKPOINT).unlink()
+    for start in (tmp_path / "typo", copy, small):
         with pytest.raises(SystemExit) as stop:
             main([*SMOKE, "--out", str(copy), "--force", "--start", str(start)])
         assert stop.value.code == 2
+    assert "which keeps too little to begin with" in capsys.readouterr().err
     assert {p: p.read_bytes() for p in copy.rglob("*") if p.is_file()} == before

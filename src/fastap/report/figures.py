@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from fastap.evaluation.statistics import interval, profile
 from fastap.report.film import GROUPS, INK
@@ -68,6 +69,8 @@ def learning_curves(
         for j, env in enumerate(envs):
             ax, here = grid[i, j], only(rows, env=env, change=change, pool=pool)
             dress(ax, f"{env}, {change}")
+            ax.xaxis.set_major_locator(MaxNLocator(5))
+            ax.xaxis.set_major_formatter(EngFormatter(sep=""))
             if not here:
                 empty(ax)
             for k, method in enumerate(methods):

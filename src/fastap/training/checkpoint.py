@@ -161,6 +161,11 @@ def read_start(folder: Path, ready: Course) -> State:
     origin = Path(os.path.normpath(folder / ready.settings.start))
     if origin.resolve() == folder.resolve():
         raise Mistake(f"{folder} cannot begin with its own agents; --resume goes on.")
+    if (origin / POLICY).is_file() and not (origin / CHECKPOINT).is_file():
+        raise Mistake(
+            f"{origin} was trained with --checkpoint policy, which keeps too little to "
+            "begin with; train it anew without."
+        )
     before = load(origin, course(read_config(origin)[0]))
     if before is None:
         raise Mistake(f"{origin} holds no agents yet to begin with.")
