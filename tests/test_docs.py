@@ -102,7 +102,7 @@ def test_tables_in_the_docs_are_those_of_the_results(source, memory, text):
 
 
 def test_results_in_the_docs_are_checked():
-    assert len(TABLES) == 4
+    assert len(TABLES) == 5
 
 
 def test_the_causes_in_the_docs_are_those_of_the_results():

@@ -182,14 +182,15 @@ def difference(study: Study) -> None:
         returns = lambda method, change, score=score: np.array(
             score[method, change]["returns"]
         )
-        rivals = [m for m in methods if m != "oracle"]
-        best = abs(max(returns(m, "stationary").mean() for m in rivals)) or 1.0
-        lost = lambda a, b, methods=methods, returns=returns, best=best: {
-            m: (returns(m, a) - returns(m, b)) / best for m in methods
+        still = next(one for one in answers if one["change"] == "stationary")
+        whole = (still["ceiling"] or 0.0) - still["floor"]
+        lost = lambda a, b, methods=methods, returns=returns, whole=whole: {
+            m: (returns(m, a) - returns(m, b)) / (whole if whole > 0 else 1.0)
+            for m in methods
         }
         panels[f"{env}: change - no change"] = lost("U[5,8]", "stationary")
         panels[f"{env}: change - same group"] = lost("U[5,8]", "U[5,8]-same")
-    study.draw("difference", bars(panels, "share of the best return"))
+    study.draw("difference", bars(panels, "of the way from random to best"))
 
 
 def table_one(study: Study) -> None:
