@@ -202,12 +202,25 @@ def test_a_run_says_how_far_it_is(made, tmp_path):
         curves(copy, "lbf")
 
 
-@pytest.mark.parametrize("more", [("--env", "cn"), ("--zoo", "cn")])
-def test_an_experiment_about_others_says_so(tmp_path, capsys, more):
+@pytest.mark.parametrize(
+    ("what", "more", "words"),
+    [
+        ("table1", "--env cn", "table1 is about lbf; none of them was named"),
+        ("table1", "--zoo cn", "table1 is about lbf; none of them was named"),
+        ("main", "--env cn --zoo lbf", "The zoo 'lbf' is for lbf, not for cn"),
+    ],
+)
+def test_an_experiment_about_others_says_so(tmp_path, capsys, what, more, words):
     with pytest.raises(SystemExit) as stop:
-        main(["reproduce", "table1", *SMOKE, *more, "--out", str(tmp_path / "x")])
-    said = capsys.readouterr().err
-    assert stop.value.code == 2 and "table1 is about lbf; none of them was" in said
+        main(["reproduce", what, *SMOKE, *more.split(), "--out", str(tmp_path / "x")])
+    assert stop.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_a_zoo_says_where_it_is_trained_in(tmp_path):
+    asked = reproduce.Reproduce("main", zoo="cn", preset="smoke")
+    assert asked.trained_in() == ("cn",)
+    assert reproduce.Reproduce("main", preset="smoke").trained_in() == ("lbf",)
+    assert len(reproduce.Reproduce("main", preset="quick").trained_in()) == 4
 
 
 def test_a_link_in_an_archive_is_refused(tmp_path, capsys):

@@ -8,12 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fastap.envs import ENVIRONMENTS, make
 from fastap.envs.foraging import Foraging
 from fastap.methods import replay
 from fastap.methods.actor import Actor, explore
+from fastap.methods.beliefs import Silent
 from fastap.methods.learner import Given, Rewards, begin, loss, plain, pooled, update
 from fastap.methods.model import Learning, observe, watch
 from fastap.methods.networks import Sum
+from fastap.methods.table import find
 from fastap.problem.rollout import Players, play
 from fastap.problem.schedule import parse
 from fastap.teammates.scripted import Planner
@@ -150,6 +153,23 @@ def test_agents_that_are_alike_stay_so_but_for_one_bias(batch):
     moved = lambda x, y: not np.array_equal(x, y)
     same = jax.tree.map(moved, twins.model.agents, after.model.agents)
     assert all(jax.tree.leaves(same))
+
+
+@pytest.mark.parametrize("name", ["fastap", "pearl", "liam", "qmix"])
+def test_beliefs_are_shared_too(name):
+    """When they begin, and when gradients are pooled; each keeps a bias of its own."""
+    learning = dataclasses.replace(TINY, method=find(name))
+    model = begin(TWINS, 2, learning, KEY).model
+    slope = jax.tree.map(lambda x: jax.random.normal(KEY, x.shape), model)
+    for part in (model.agents, model.local, pooled(slope).agents, pooled(slope).local):
+        mine, shared = own(part)
+        assert all(np.array_equal(x[0], x[1]) for x in shared.values())
+        assert not any(np.array_equal(x[0], x[1]) for x in mine.values())
+        assert len(mine) == (not isinstance(part, Silent))
+
+
+def test_marines_are_alike_and_others_are_not():
+    assert {name for name in ENVIRONMENTS if make(name).alike} == {"10m_vs_14m"}
 
 
 def test_a_shared_network_has_the_gradient_of_one(batch):

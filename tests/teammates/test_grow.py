@@ -106,6 +106,20 @@ def test_a_trial_reports_every_run_at_every_point():
     assert all(0 <= p.score <= 1 and p.seconds > 0 for p in points)
 
 
+def test_half_of_what_was_learnt_also_where_all_is_lost(grown):
+    """From -80 to -30, half is at -52.5; from 0.2 to 0.8, at 0.44, as nothing is 0."""
+    runs = grown[0]
+    after = lambda i, score: growing.Grown(
+        i, runs, runs.learner.model.agents, np.array([score])
+    )
+    pieces = lambda *scores: (
+        growing.halfway([after(i, score) for i, score in enumerate(scores)], 0).pieces
+    )
+    assert pieces(-80.0, -60.0, -50.0, -30.0) == 2
+    assert pieces(0.2, 0.4, 0.5, 0.8) == 2
+    assert pieces(-30.0, -80.0) == 0  # it unlearnt
+
+
 def test_groups_of_both_algorithms_come_in_the_order_of_the_plan(monkeypatch):
     """Those of one algorithm are grown together; progress counts both lots."""
     lots, heard = [], []

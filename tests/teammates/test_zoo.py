@@ -6,10 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save
 
 from fastap.envs import ENVIRONMENTS, make
+from fastap.envs.combat import Combat
 from fastap.envs.foraging import Foraging
-from fastap.envs.prey import Fleeing
+from fastap.envs.prey import Fleeing, Trained
 from fastap.envs.pursuit import Pursuit
 from fastap.methods.learner import begin
 from fastap.methods.model import Learning, share
@@ -102,6 +105,15 @@ def test_foreign_tensors_are_refused_even_if_the_sum_is_right(folder):
     two = jax.tree.map(lambda x: np.stack([x, x]).astype(np.float16), agents)
     manifest = json.loads((folder / MANIFEST).read_text())
     store.save(folder, manifest, two)
+    with pytest.raises(Mistake, match="does not hold the networks of 2 teams"):
+        load(folder)
+
+
+def test_a_tensor_too_many_is_refused(folder):
+    path = folder / TENSORS
+    data = save(load_tensors(path.read_bytes()) | {"extra": np.zeros(2, np.float16)})
+    path.write_bytes(data)
+    edit(folder, sha256=seal(data))
     with pytest.raises(Mistake, match="does not hold the networks of 2 teams"):
         load(folder)
 
@@ -239,3 +251,16 @@ def test_predators_of_another_prey_have_another_layout():
     assert store.layout(scripted) != store.layout(trained) == store.layout(Pursuit())
     assert store.learnt(trained)["prey"].startswith("Trained ")
     assert store.learnt(Foraging()) == {}
+    other = jax.tree.map(lambda x: -x, trained.prey.learnt())
+    assert store.layout(Pursuit(prey=Trained(other))) != store.layout(trained)
+
+
+def test_marines_from_elsewhere_have_another_layout():
+    there = Combat(ally_spawns=((6.0, 20.0), (6.0, 12.0)))
+    assert (
+        store.layout(there)
+        != store.layout(Combat())
+        == load("10m_vs_14m").manifest["layout"]
+    )
+    kept = json.loads(json.dumps(store.parameters(there)))
+    assert make("10m_vs_14m", **store.as_tuples(kept)) == there

@@ -56,7 +56,7 @@ class Cluster:
         check_range("--first", self.first, 1, 10**7)
         check_range("--later", self.later, 1, 10**7)
         check_range("--hidden", self.hidden, 1, 10_000)
-        check_range("--rate", self.rate, 0, 1)
+        check_range("--rate", self.rate, 1e-9, 1)
         folder = store.find(self.env or self.zoo)
         zoo = store.load(folder)
         if len(zoo.members("train")) < 2:
@@ -104,12 +104,14 @@ def record_labels(folder: Path, zoo: Any, reports: list[Any], first: Any) -> Non
 
     found = dict(reports[0])
     labels = found.pop("labels")
-    rows = [dict(row) for row in zoo.groups]
+    more = {"ari_orders": [report["clusterings"] for report in reports[1:]]}
+    now = store.load(folder)  # others may have written since
+    if now.manifest.get("sha256") != zoo.manifest.get("sha256"):
+        raise Mistake(f"{folder} was built anew meanwhile; cluster it again.")
+    rows = [dict(row) for row in now.groups]
     for place, k in enumerate(zoo.members("train")):
         rows[k]["cluster"] = labels[place]
-    more = {"ari_orders": [report["clusterings"] for report in reports[1:]]}
-    now = store.load(folder).manifest  # others may have written since
-    store.save(folder, now | {"groups": rows} | found | more)
+    store.save(folder, now.manifest | {"groups": rows} | found | more)
     choices = {
         f"{restaurant.rule} {restaurant.alpha}": [dataclasses.asdict(c) for c in past]
         for restaurant, past in first.clusterer.choices.items()

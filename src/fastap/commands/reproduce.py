@@ -128,7 +128,7 @@ class Reproduce:
         """Run one experiment of the study, or all."""
         from fastap.experiments.study import EXPERIMENTS
 
-        named = ("lbf",) if self.env is None and self.preset == "smoke" else self.named
+        named = self.trained_in()
         how = (named, self.zoo, self.steps, self.seeds, self.minutes)
         study = Study(self.out, self.preset, console, *how)
         if self.what == "all":
@@ -140,6 +140,15 @@ class Reproduce:
                 continue
             console.print(f"{name} ...")
             STUDY[name](study)
+
+    def trained_in(self) -> tuple[str, ...]:
+        """Say in which environments to train: those named, or what goes without."""
+        from fastap.teammates.zoo import load
+
+        if self.env is None and self.zoo:
+            return (load(self.zoo).manifest["env"],)
+        alone = self.env is None and self.preset == "smoke"
+        return ("lbf",) if alone else self.named
 
     def control(self, console: Console) -> None:
         """Train QMIX, Fastap and the oracle, with and without changes."""

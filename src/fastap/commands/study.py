@@ -91,12 +91,15 @@ class Study:
 
         experiment = EXPERIMENTS[name]
         named = [env for env in experiment.envs if env in self.envs]
-        if self.zoo:
-            own = store.load(self.zoo).manifest["env"]
-            named = [env for env in named if env == own]
         if not named:
             known = ", ".join(experiment.envs)
             raise Mistake(f"{name} is about {known}; none of them was named.")
+        if self.zoo:
+            own = store.load(self.zoo).manifest["env"]
+            if own not in named:
+                listed = ", ".join(named)
+                raise Mistake(f"The zoo '{self.zoo}' is for {own}, not for {listed}.")
+            named = [own]
         for env in named:  # one that cannot be read is noticed before hours of training
             store.load(self.zoo or env)
         return {
@@ -162,16 +165,18 @@ def main_figure(study: Study) -> None:
     from fastap.report.figures import learning_curves
 
     experiment, rows = EXPERIMENTS["main"], []
-    for env, folders in study.runs("main").items():
+    found = study.runs("main")
+    for env, folders in found.items():
         mine = [row for folder in folders for row in curves(folder, env)]
         study.keep(f"main-{env}", mine)
         rows += mine
-    shown = [env for env in experiment.envs if env in study.envs]
-    study.draw("main", learning_curves(rows, experiment.methods, shown, "validation"))
+    curves_of = (rows, experiment.methods, list(found), "validation")
+    study.draw("main", learning_curves(*curves_of))
 
 
 def difference(study: Study) -> None:
     """Draw what change costs: the paper's measure, and that of policies alone."""
+    from fastap.experiments.assess import reach
     from fastap.report.figures import bars
 
     found = study.judged("difference")
@@ -183,14 +188,14 @@ def difference(study: Study) -> None:
             score[method, change]["returns"]
         )
         still = next(one for one in answers if one["change"] == "stationary")
-        whole = (still["ceiling"] or 0.0) - still["floor"]
+        whole = reach(still["floor"], still["ceiling"])
         lost = lambda a, b, methods=methods, returns=returns, whole=whole: {
-            m: (returns(m, a) - returns(m, b)) / (whole if whole > 0 else 1.0)
-            for m in methods
+            m: (returns(m, a) - returns(m, b)) / (whole or 1.0) for m in methods
         }
-        panels[f"{env}: change - no change"] = lost("U[5,8]", "stationary")
-        panels[f"{env}: change - same group"] = lost("U[5,8]", "U[5,8]-same")
-    study.draw("difference", bars(panels, "of the way from random to best"))
+        where = env if whole else f"{env}, in units of return"
+        panels[f"{where}: change - no change"] = lost("U[5,8]", "stationary")
+        panels[f"{where}: change - same group"] = lost("U[5,8]", "U[5,8]-same")
+    study.draw("difference", bars(panels, "from random agents to best responses"))
 
 
 def table_one(study: Study) -> None:

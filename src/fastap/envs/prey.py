@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 from safetensors import SafetensorError
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
@@ -35,9 +35,17 @@ class AbstractPrey(eqx.Module):
         An absent predator is seen as zeros.
         """
 
+    @abc.abstractmethod
+    def learnt(self) -> PyTree:
+        """Return what it has learnt, to tell it from others of its kind."""
+
 
 class Fleeing(AbstractPrey):
     """Runs from predators, the nearer the harder, and back from the border."""
+
+    def learnt(self) -> PyTree:
+        """Return nothing."""
+        return ()
 
     def __call__(
         self, observation: Float[Array, " O"], obstacles: int
@@ -99,6 +107,10 @@ class Trained(AbstractPrey):
     def nerves(self) -> Nerves:
         """The network."""
         return self.mind.nerves
+
+    def learnt(self) -> Nerves:
+        """Return the network."""
+        return self.nerves
 
     def __call__(
         self, observation: Float[Array, " O"], obstacles: int

@@ -142,7 +142,13 @@ def best(zoo: Zoo, members: Int[np.ndarray, " k"]) -> float | None:
 
 def normal(value: float, floor: float, ceiling: float | None) -> float | None:
     """Return a value on a scale from random agents to the best that is known."""
-    return (value - floor) / (ceiling - floor) if ceiling and ceiling > floor else None
+    whole = reach(floor, ceiling)
+    return (value - floor) / whole if whole else None
+
+
+def reach(floor: float, ceiling: float | None) -> float | None:
+    """Return how far the best is from random agents, if it is known and better."""
+    return ceiling - floor if ceiling is not None and ceiling > floor else None
 
 
 def beside(case: Case, change: str) -> Answer:
@@ -172,8 +178,7 @@ def cost(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:
 def adapt(case: Case, runs: Int[np.ndarray, " r"]) -> dict[str, Answer]:
     """Measure what one change at a fixed step does; the middle of all seeds."""
     rewards = lambda change: np.asarray(case.played(change).reward, float)[runs]
-    floor, ceiling = case.floor("stationary"), case.ceiling
-    scale = ceiling - floor if ceiling and ceiling > floor else 1.0
+    scale = reach(case.floor("stationary"), case.ceiling) or 1.0
 
     def after(at: int) -> Answer:
         pairs = zip(rewards("stationary"), rewards(f"at[{at}]"), strict=True)

@@ -209,7 +209,8 @@ def norms(
     _, back = jax.vjp(terms, free)
     names = ("td", *(term.name for term in learning.method.losses))
     slopes = jax.vmap(lambda one: back(one)[0])(jnp.eye(len(names)))
-    size = jax.vmap(lambda slope: clip(slope, jnp.inf)[1])(slopes)
+    joined = pooled if env.alike else lambda slope: slope
+    size = jax.vmap(lambda slope: clip(joined(slope), jnp.inf)[1])(slopes)
     return {
         f"{part} of {name}": size[part][i]
         for part in size

@@ -52,10 +52,12 @@ def teach(
     env: Env, convention: Convention, progress: Float[Array, ""], episode: Episode
 ) -> Episode:
     """Add to the rewards what keeping to the convention is worth by now."""
-    if type(env) not in KEEPING or getattr(env, "state", "full") != "full":
+    keep = next((keep for kind, keep in KEEPING.items() if isinstance(env, kind)), None)
+    blind = isinstance(env, Foraging | Navigation | Pursuit) and env.state != "full"
+    if keep is None or blind:
         return episode
     weight = jnp.maximum(FLOOR, 1 - progress / FADE)
-    worth = KEEPING[type(env)](env, convention.habit, episode)
+    worth = keep(env, convention.habit, episode)
     nudge = weight * jnp.where(episode.valid, worth, 0.0)
     return dataclasses.replace(episode, reward=episode.reward + nudge)
 

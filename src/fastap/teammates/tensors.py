@@ -38,7 +38,8 @@ def read_stack(
     want = {k: (count, *x.shape) for k, x in flat(shapes).items()}
     once = {k: (count, 1, *shape[2:]) for k, shape in want.items()}  # shared
     found = {k: x.shape for k, x in tensors.items()}
-    if any(found.get(k) not in (want[k], once[k]) for k in want | found):
+    fit = all(found.get(k) in (want[k], once[k]) for k in want)
+    if not fit or found.keys() != want.keys():
         raise Mistake(
             f"{path} does not hold the networks of {count} teams that fit its zoo."
         )

@@ -12,13 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Int
 
 from fastap import __version__
 from fastap.envs import make
+from fastap.envs.prey import AbstractPrey
 from fastap.methods.learner import begin
 from fastap.methods.model import Learning
 from fastap.methods.networks import Values
@@ -90,15 +90,22 @@ def layout(env: Env) -> str:
 def parameters(env: Env) -> dict[str, Any]:
     """List what an environment was made with."""
     fields = {f.name: getattr(env, f.name) for f in dataclasses.fields(env)}
-    return {k: v for k, v in fields.items() if isinstance(v, int | float | str | bool)}
+    plain = int | float | str | bool | tuple
+    return {k: v for k, v in fields.items() if isinstance(v, plain)}
+
+
+def as_tuples(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Undo what JSON makes of tuples."""
+    fixed = lambda v: tuple(map(fixed, v)) if isinstance(v, list) else v
+    return {name: fixed(value) for name, value in parameters.items()}
 
 
 def learnt(env: Env) -> dict[str, str]:
     """Tell apart what an environment has learnt itself: the prey of predator-prey."""
     fields = {f.name: getattr(env, f.name) for f in dataclasses.fields(env)}
-    parts = {k: v for k, v in fields.items() if isinstance(v, eqx.Module)}
-    read = lambda part: b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(part))
-    digest = lambda part: hashlib.sha256(read(part)).hexdigest()[:16]
+    parts = {k: v for k, v in fields.items() if isinstance(v, AbstractPrey)}
+    read = lambda tree: b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(tree))
+    digest = lambda part: seal(read(part.learnt()))[:16]
     return {k: f"{type(v).__name__} {digest(v)}" for k, v in parts.items()}
 
 
@@ -200,7 +207,7 @@ def load(name: str | Path) -> Zoo:
     """Read a zoo, refusing one that is damaged, foreign or not what it says."""
     folder = find(name)
     manifest = read_manifest(folder / MANIFEST)
-    env = make(manifest["env"], **manifest["parameters"])
+    env = make(manifest["env"], **as_tuples(manifest["parameters"]))
     if layout(env) != manifest["layout"]:
         name = manifest["env"]
         raise Mistake(f"{folder} was made for another layout of {name}; {ANEW}.")
