@@ -195,7 +195,7 @@ def difference(study: Study) -> None:
         where = env if whole else f"{env}, in units of return"
         panels[f"{where}: change - no change"] = lost("U[5,8]", "stationary")
         panels[f"{where}: change - same group"] = lost("U[5,8]", "U[5,8]-same")
-    study.draw("difference", bars(panels, "from random agents to best responses"))
+    study.draw("difference", bars(panels, "from random agents to the best known"))
 
 
 def table_one(study: Study) -> None:
