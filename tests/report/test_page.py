@@ -8,6 +8,7 @@ import pytest
 from tests.report.browser import visit
 
 from fastap.cli import main
+from fastap.commands.report import labels
 from fastap.report.page import grid, latex, page
 from fastap.training import checkpoint
 from fastap.training.settings import settings
@@ -16,19 +17,24 @@ from fastap.training.train import State, course
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two runs whose agents have learnt nothing; one of them is not done."""
+    """Runs whose agents have learnt nothing; one is not done, one of another game."""
     out = tmp_path_factory.mktemp("runs")
-    ready = course(settings("lbf", "oracle", "smoke", beside=("qmix",)))
-    state = ready.start()
     row = {"step": 800, "seed": 0, "variant": "qmix"}
     scores = {
         f"{c} {p}": 0.5
         for c in ("stationary", "U[5,8]")
         for p in ("train", "validation")
     }
-    for name, beats in (("done", ready.beats), ("early", 1)):
-        checkpoint.write_config(out / name, ready.settings, {})
-        checkpoint.publish(out / name, ready, State(state.runs, beats, (row | scores,)))
+    two = settings("lbf", "oracle", "smoke", beside=("qmix",))
+    one = settings("cn", "qmix", "smoke", seeds=1)
+    for asked, names in ((two, ("done", "early")), (one, ("elsewhere",))):
+        ready = course(asked)
+        state = ready.start()
+        for name in names:
+            beats = 1 if name == "early" else ready.beats
+            now = State(state.runs, beats, (row | scores,))
+            checkpoint.write_config(out / name, ready.settings, {})
+            checkpoint.publish(out / name, ready, now)
     return out
 
 
@@ -36,13 +42,18 @@ def runs(tmp_path_factory):
 def made(runs, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     asked = ["--episodes", "8", "--replays", "2", "--out", str(path)]
-    main(["report", str(runs / "done"), str(runs / "early"), *asked])
+    named = [str(runs / name) for name in ("done", "early", "elsewhere")]
+    main(["report", *named, *asked])
     return path
 
 
-def films_in(path):
+def films_in(path, place="lbf"):
     found = re.search(r'<script id="films"[^>]*>(.*?)</script>', path.read_text(), re.S)
-    return json.loads(found[1])
+    return json.loads(found[1])[place]
+
+
+def rows_in(path):
+    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def test_nothing_is_fetched_from_anywhere(made):
@@ -63,21 +74,53 @@ def test_methods_of_two_runs_are_told_apart(made):
         f"{run}: {method}" for run in ("done", "early") for method in ("oracle", "qmix")
     }
     assert set(films["methods"]) == names
-    rows = list(csv.DictReader(made.with_suffix(".csv").read_text().splitlines()))
+    rows = [row for row in rows_in(made.with_suffix(".csv")) if row["env"] == "lbf"]
     assert {row["method"] for row in rows} == names and len(rows) == 8
-    assert made.with_suffix(".tex").read_text().count(r"\\") == 9
+    assert made.with_suffix(".tex").read_text().count(r"\\") == 11
+
+
+def test_games_are_told_apart(made):
+    """A method of one game has its own name, whatever it is called in another."""
+    assert set(films_in(made, "cn")["methods"]) == {"qmix"}
+    assert films_in(made, "cn")["cells"] is False
+    rows = [row for row in rows_in(made.with_suffix(".csv")) if row["env"] == "cn"]
+    assert [row["method"] for row in rows] == ["qmix", "qmix"]
+    assert all(float(row["IQM"]) < 0 for row in rows)
+    text = made.read_text()
+    for title in ("lbf, one change at[8]", "cn, one change at[12]", "cn, stationary"):
+        assert title in text
+
+
+def test_what_agents_know_is_beside_the_page_too(made):
+    path = made.with_stem("report-memories")
+    rows = rows_in(path.with_suffix(".csv"))
+    assert [row["env"] for row in rows] == ["lbf"] * 4 + ["cn"]
+    for row in rows:
+        assert 0 <= float(row["type, 4 after"]) <= 1
+    assert path.with_suffix(".tex").read_text().count(r"\\") == 6
+
+
+def test_a_run_called_after_a_method_keeps_its_name(tmp_path):
+    for name in ("lbf-fastap", "lbf-weights", "scratch"):
+        asked = settings("lbf", "fastap", "smoke")
+        if name == "lbf-weights":
+            asked = settings("lbf", "fastap", "smoke", beside=("fastap:lce=10",))
+        checkpoint.write_config(tmp_path / name, asked, {})
+    found = labels([tmp_path / n for n in ("lbf-fastap", "lbf-weights", "scratch")])
+    names = ["fastap", "lbf-weights: fastap", "fastap:lce=10", "scratch"]
+    assert list(found.values()) == names
 
 
 def test_the_page_says_what_agents_know_and_how_seeds_spread(made):
     text = made.read_text()
     assert "What agents know of their teammates" in text and "type, 4 after" in text
     assert "share of seeds above it" in text
-    rows = list(csv.DictReader(made.with_suffix(".csv").read_text().splitlines()))
+    rows = rows_in(made.with_suffix(".csv"))
     kinds = ("seen types", "unseen types")
     for row in rows:
         parts = [float(row[kind]) for kind in kinds if row[kind]]
         mean = float(row["mean ± std"].split()[0])
-        assert parts == [mean]  # its held-out groups are of one sort
+        assert parts == [mean]  # the held-out groups of so few are of one sort
 
 
 def test_all_methods_play_the_same_episodes(made):
@@ -125,6 +168,10 @@ def test_a_browser_plays_scrubs_and_switches(made, tmp_path):
     film = films["methods"][first][0]
     x, y = centre_of(film, 4, "controlled")
     place = f"{(x - left) / (right - left) - 0.03}, {(top - y) / (top - bottom) - 0.03}"
+    cn = films_in(made, "cn")
+    x, y = centre_of(cn["methods"]["qmix"][0], 3, "controlled")
+    left, right, bottom, top = cn["extent"]
+    other = f"{(x - left) / (right - left)}, {(top - y) / (top - bottom) - 0.01}"
     change = film["swap"].index(True)
     script = f"""
       seen.start = said(0);
@@ -139,6 +186,11 @@ def test_a_browser_plays_scrubs_and_switches(made, tmp_path):
       choose("left", {json.dumps(second)}); seen.switched = said(0);
       seen.shown = document.getElementById("left").value;
       choose("episode", 1); seen.episode = said(0);
+      choose("place", "cn"); seen.elsewhere = said(1);
+      seen.there = document.getElementById("left").value;
+      scrub.value = 3; scrub.dispatchEvent(new Event("input")); seen.cn = said(0);
+      seen.other = pixel("board1", {other});
+      choose("place", "lbf"); seen.home = document.getElementById("left").value;
       press(" "); seen.playing = document.getElementById("play").textContent;
       await wait(1000); seen.played = said(0);
       press(" "); seen.paused = document.getElementById("play").textContent;
@@ -154,6 +206,9 @@ def test_a_browser_plays_scrubs_and_switches(made, tmp_path):
     assert seen["key"].startswith(f"step {change + 1},")
     assert seen["switched"].startswith("step 0,") and seen["shown"] == second
     assert seen["episode"].startswith("step 0,") and seen["playing"] == "Pause"
+    assert seen["elsewhere"].startswith("step 0,") and seen["there"] == "qmix"
+    assert seen["cn"].startswith("step 3,") and seen["home"] == first
+    assert seen["other"] == [0x1F, 0x6F, 0xD6, 255]
     assert not seen["played"].startswith("step 0,") and seen["paused"] == "Play"
     assert seen["still"] and seen["wide"]
 

@@ -1,6 +1,7 @@
 """`fastap report`: one self-contained page from any runs."""
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from fastap.commands.edge import check_range, prepare_file
 from fastap.commands.evaluate import BESIDE
+from fastap.envs import ENVIRONMENTS
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
 
@@ -21,15 +23,21 @@ HEADS = (
     *("seen types", "unseen types", *BESIDE),
 )
 LAGS = (0, 2, 4, 7)  # steps after a change that are shown of what memories know
+KNOWING = (
+    *("env", "method", "variance within", "jump"),
+    *(f"type, {lag} after" for lag in LAGS),
+)
 DOTS = 300  # of a method's contexts
 MOST = 5 * 2**20  # bytes of a page
+OURS = "fastap"  # comes first
+USUAL = 25  # steps of an episode
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
     """Make one page of any runs: tables, curves, what change costs, and a replay.
 
-    The page needs no network. The table is beside it as CSV and LaTeX.
+    The page needs no network. Its tables are beside it as CSV and LaTeX.
 
     Example: fastap report runs/fastap runs/qmix --out report.html
     """
@@ -53,42 +61,55 @@ class Report:
         check_range("--episodes", self.episodes, 1, 1_000_000)
         check_range("--replays", self.replays, 0, 20)
         prepare_file(self.out, self.force)
-        for path in map(self.out.with_suffix, (".csv", ".tex")):
-            prepare_file(path, self.force)
+        for path, suffix in itertools.product(self.tables(), (".csv", ".tex")):
+            prepare_file(path.with_suffix(suffix), self.force)
         runs = [run for folder in self.folders for run in runs_in(folder)]
         if not runs:
             raise Mistake("Name at least one run, or a study that holds some.")
-        parts, rows = contents(runs, self.episodes)
+        parts, cells = contents(runs, self.episodes)
         minds = subjects(runs)
-        parts += inside(minds, min(self.episodes, 200))
+        more, known = inside(minds, min(self.episodes, 200))
         films = replay(minds, self.replays) if self.replays else {}
-        parts.append(heading("Replay"))
+        parts += [*more, heading("Replay")]
         text = page("How agents fare when teammates change", parts, films)
         if len(text) > MOST:
             raise Mistake("The page would be too large; ask for fewer --replays.")
-        cells = [words(row) for row in rows]
-        named: list[Any] = [dict(zip(HEADS, line, strict=True)) for line in cells]
-        replace(self.out.with_suffix(".csv"), table(tuple(named)).encode())
-        replace(self.out.with_suffix(".tex"), latex(HEADS, cells).encode())
+        tables = zip(self.tables(), (HEADS, KNOWING), (cells, known), strict=True)
+        for path, heads, lines in tables:
+            named: list[Any] = [dict(zip(heads, line, strict=True)) for line in lines]
+            replace(path.with_suffix(".csv"), table(tuple(named)).encode())
+            replace(path.with_suffix(".tex"), latex(heads, lines).encode())
         replace(self.out, text.encode())
         console.print(f"Wrote {self.out} ({len(text) / 2**20:.1f} MiB).")
+
+    def tables(self) -> tuple[Path, Path]:
+        """Say where the page's two tables are kept: scores, and what agents know."""
+        return self.out, self.out.with_stem(f"{self.out.stem}-memories")
 
 
 def runs_in(folder: Path) -> list[Path]:
     """Find the runs of a folder: itself, or those of a study."""
-    from fastap.training.checkpoint import CONFIG
+    from fastap.training.checkpoint import CONFIG, read_config
 
     if (folder / CONFIG).is_file():
         return [folder]
-    ours_first = lambda run: ("fastap" not in run.name, run.name)
     found = [path.parent for path in folder.glob(f"runs/*/{CONFIG}")]
-    found.sort(key=ours_first)
     if not found:
         raise Mistake(f"{folder} is no run, and no study that holds any.")
-    return found
+    game = lambda run: list(ENVIRONMENTS).index(read_config(run)[0].env)
+    return sorted(found, key=lambda run: (game(run), OURS not in run.name, run.name))
 
 
-def contents(runs: Sequence[Path], episodes: int) -> tuple[list[str], list[Any]]:
+def place_of(run: Path) -> str:
+    """Say where a run learnt: the name of its zoo, which is mostly its game's too."""
+    from fastap.training.checkpoint import read_config
+
+    return Path(read_config(run)[0].zoo).name
+
+
+def contents(
+    runs: Sequence[Path], episodes: int
+) -> tuple[list[str], list[tuple[str, ...]]]:
     """Make the parts of the page, and the rows of its table."""
     from fastap.experiments.assess import Question
     from fastap.experiments.measure import answers, curves, status
@@ -103,7 +124,9 @@ def contents(runs: Sequence[Path], episodes: int) -> tuple[list[str], list[Any]]
         names = ", ".join((settings.method, *settings.beside))
         states.append((run.name, names, settings.zoo, str(now)))
         if now.steps:
-            call = lambda row, run=run: row | {"method": names_of[run, row["method"]]}
+            call = lambda row, run=run: (
+                row | {"env": place_of(run), "method": names_of[run, row["method"]]}
+            )
             rows += map(call, answers(run, asked))
             lines += map(call, curves(run, settings.env))
     unfinished = "Runs that are not done are shown as far as they are."
@@ -114,7 +137,8 @@ def contents(runs: Sequence[Path], episodes: int) -> tuple[list[str], list[Any]]
         "same are played by random agents, by agents that were trained beside these "
         "groups and are told their type, and by best responses that take turns."
     )
-    parts += [heading("Returns", about), grid(HEADS, [words(row) for row in rows])]
+    cells = [words(row) for row in rows]
+    parts += [heading("Returns", about), grid(HEADS, cells)]
     if lines:
         say = "How many seeds earn more than that, all changes weighing the same."
         parts.append(drawing(profiles(rows), say))
@@ -125,91 +149,103 @@ def contents(runs: Sequence[Path], episodes: int) -> tuple[list[str], list[Any]]
         parts += [heading("Learning"), drawing(figure, say)]
         say = "Reward lost at each step after one change, against the same episodes."
         parts += [heading("After a sudden change"), drawing(regrets(rows), say)]
-    parts += [teammates(zoo) for zoo in dict.fromkeys(state[2] for state in states)]
-    return parts, rows
+    zoos = list(dict.fromkeys(state[2] for state in states))
+    return parts + teammates(zoos), cells
 
 
 def labels(runs: Sequence[Path]) -> dict[tuple[Path, str], str]:
-    """Name every method of every run, by the run too where two have the same."""
+    """Name every method of every run, by the run too where two of a place are alike.
+
+    A run that is called after a method has its name even so.
+    """
     from fastap.training.checkpoint import read_config
 
     each = []
     for run in runs:
         settings = read_config(run)[0]
         each += [(run, name) for name in (settings.method, *settings.beside)]
-    often = Counter(method for _, method in each)
+    often = Counter((place_of(run), method) for run, method in each)
     held = Counter(run for run, _ in each)
 
     def own(run: Path, method: str) -> str:
-        if often[method] == 1:
+        called = run.name in (method, f"{place_of(run)}-{method}")
+        if called or often[place_of(run), method] == 1:
             return method
         return run.name if held[run] == 1 else f"{run.name}: {method}"
 
-    names = {who: own(*who) for who in each}
-    alike = Counter(names.values())
-    full = lambda run, method: f"{run}: {method}"
-    return {who: n if alike[n] == 1 else full(*who) for who, n in names.items()}
+    names = {(run, method): own(run, method) for run, method in each}
+    alike = Counter((place_of(run), name) for (run, _), name in names.items())
+    return {
+        (run, method): name if alike[place_of(run), name] == 1 else f"{run}: {method}"
+        for (run, method), name in names.items()
+    }
 
 
-def teammates(name: str) -> str:
-    """Draw the cross-play of a zoo's training groups, if it was measured."""
+def teammates(zoos: Sequence[str]) -> list[str]:
+    """Draw the cross-play of the training groups of zoos in which it was measured."""
     from fastap.report.page import drawing, heading
     from fastap.report.plots import heat_maps
     from fastap.teammates import zoo as store
 
-    zoo = store.load(name)
-    if "matrix" not in zoo.manifest:
-        return ""
-    pool = zoo.members("train")
-    matrix = np.array(zoo.manifest["matrix"])[np.ix_(pool, pool)]
-    names = [zoo.groups[k]["name"] for k in pool]
-    figure = heat_maps([matrix], [f"{name}: training groups"], [names])
+    parts = []
     say = "What the agents of one group earn beside the teammates of another."
-    return heading("Teammates") + drawing(figure, say)
+    for zoo in map(store.load, zoos):
+        if "matrix" in zoo.manifest:
+            pool = zoo.members("train")
+            matrix = np.array(zoo.manifest["matrix"])[np.ix_(pool, pool)]
+            names = [zoo.groups[k]["name"] for k in pool]
+            title = f"{zoo.manifest['name']}: training groups"
+            parts.append(drawing(heat_maps([matrix], [title], [names]), say))
+    return [heading("Teammates"), *parts] if parts else []
 
 
-def subjects(runs: Sequence[Path]) -> dict[str, Any]:
+Minds = dict[tuple[str, str], Any]  # by place and name
+
+
+def subjects(runs: Sequence[Path]) -> Minds:
     """Find the agents of all runs that have any, by the names they have here."""
     from fastap.experiments.measure import status
     from fastap.experiments.thoughts import Subject
 
     begun = {run for run in runs if status(run).steps}
     return {
-        name: Subject(run, method)
+        (place_of(run), name): Subject(run, method)
         for (run, method), name in labels(runs).items()
         if run in begun
     }
 
 
-def inside(minds: dict[str, Any], episodes: int) -> list[str]:
+def inside(minds: Minds, episodes: int) -> tuple[list[str], list[tuple[str, ...]]]:
     """Say what memories know of the teammates, and draw contexts by type."""
-    from fastap.report.figures import context_planes
+    from fastap.report.figures import context_planes, name_of
     from fastap.report.page import drawing, grid, heading
 
     rows, contexts, kinds = [], {}, {}
-    for name, subject in minds.items():
+    several = len({place for place, _ in minds}) > 1
+    for (place, method), subject in minds.items():
+        name = f"{place}: {name_of(method)}" if several else method
         facts = subject.facts(episodes)
         named = (facts[f"type after {lag}"] for lag in LAGS)
         known = (facts["within"], facts["jump"], *named)
-        rows.append((name, *("" if np.isnan(x) else f"{x:.2f}" for x in known)))
+        words = ("" if np.isnan(x) else f"{x:.2f}" for x in known)
+        rows.append((place, method, *words))
         seen = subject.watch("validation", "U[5,8]", episodes)
         if seen.context.shape[-1]:  # of the first agent: each has a space of its own
             points = seen.context[:, :, 0][seen.valid]
             some = np.linspace(0, len(points) - 1, min(DOTS, len(points))).astype(int)
             contexts[name] = points[some]
             kinds[name] = subject.zoo.types[seen.group[seen.valid][some]]
-    heads = ("method", "variance within", "jump", *(f"type, {k} after" for k in LAGS))
     say = (
         "How much of a context's variance is left between two changes, how far it "
         "moves at one against other times, and how often a linear reading of an "
         "agent's memory names the type of its teammates, by steps after a change. "
         "First seed, validation groups."
     )
-    parts = [heading("What agents know of their teammates", say), grid(heads, rows)]
+    parts = [heading("What agents know of their teammates", say), grid(KNOWING, rows)]
     if contexts:
         say = "Contexts of the first agent; a colour is a planted type of teammates."
         parts.append(drawing(context_planes(contexts, kinds), say))
-    return parts
+    return parts, rows
 
 
 def words(row: dict[str, Any]) -> tuple[str, ...]:
@@ -230,22 +266,24 @@ def words(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def replay(minds: dict[str, Any], count: int) -> Any:
-    """Film the same episodes of every method of the first run's environment."""
+def replay(minds: Minds, count: int) -> dict[str, Any]:
+    """Film the same episodes of every method, a stage for each place.
+
+    Long episodes are fewer, so that the page stays small.
+    """
     from fastap.experiments.thoughts import take
     from fastap.report.film import clip
     from fastap.report.page import reel, theatre
 
-    reels, stage = {}, None
-    place = lambda subject: (subject.zoo.env.spec.name, subject.zoo.fingerprint())
-    for name, subject in minds.items():
-        if place(subject) != place(next(iter(minds.values()))):
-            continue
-        seen = subject.watch("held-out", "U[5,8]", count)
+    stages: dict[str, Any] = {}
+    for (place, name), subject in minds.items():
+        horizon = subject.zoo.env.spec.horizon
+        some = max(1, count * USUAL // max(horizon, USUAL))
+        seen = subject.watch("held-out", "U[5,8]", some)
         films = [
             clip(seen.env, take(seen.episodes, i), take(seen.worlds, i))
-            for i in range(count)
+            for i in range(some)
         ]
-        reels[name] = list(map(reel, films, seen.context))
-        stage = (films[0], seen.env.spec.horizon)
-    return theatre(reels, *stage) if stage else {}
+        stage = stages.setdefault(place, theatre(films[0], horizon))
+        stage["methods"][name] = list(map(reel, films, seen.context))
+    return stages

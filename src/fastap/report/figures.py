@@ -234,22 +234,28 @@ def context_planes(
 
 
 def regrets(answers: Rows) -> Figure:
-    """Draw what is lost at each lag after one change, a panel for each moment."""
+    """Draw what is lost at each lag after one change.
+
+    A row for each environment, a column for each moment of the change.
+    """
     moments = list(answers[0]["adaptation"]) if answers else []
-    figure = Figure(
-        figsize=(3.6 * max(1, len(moments)) + 1.6, 3.0), layout="constrained"
-    )
-    axes = figure.subplots(1, max(1, len(moments)), squeeze=False, sharey=True)
-    methods = dict.fromkeys((row["env"], row["method"]) for row in answers)
-    for ax, moment in zip(axes[0], moments, strict=False):
-        dress(ax, f"one change, {moment}")
-        ax.axhline(0, color=INK, lw=0.6)
-        for k, (env, method) in enumerate(methods):
-            (row, *_) = only(answers, env=env, method=method)
-            line = row["adaptation"][moment]["regret"]
-            colour = colour_of(method, k)
-            ax.plot(line, color=colour, lw=1.4, label=name_of(method))
-        ax.set_xlabel("steps since the change", color=INK, fontsize=8)
-    axes[0, 0].set_ylabel("reward lost", color=INK, fontsize=8)
+    envs = list(dict.fromkeys(row["env"] for row in answers))
+    down, across = max(1, len(envs)), max(1, len(moments))
+    size = (3.6 * across + 1.6, 2.4 * down + 0.6)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(down, across, squeeze=False, sharey="row")
+    for env, line in zip(envs, axes, strict=False):
+        here = only(answers, env=env)
+        methods = dict.fromkeys(row["method"] for row in here)
+        for ax, moment in zip(line, moments, strict=False):
+            dress(ax, f"{env}, one change {moment}")
+            ax.axhline(0, color=INK, lw=0.6)
+            for k, method in enumerate(methods):
+                (row, *_) = only(here, method=method)
+                lost = row["adaptation"][moment]["regret"]
+                colour = colour_of(method, k)
+                ax.plot(lost, color=colour, lw=1.4, label=name_of(method))
+            ax.set_xlabel("steps since the change", color=INK, fontsize=8)
+        line[0].set_ylabel("reward lost", color=INK, fontsize=8)
     labelled(figure, axes)
     return figure

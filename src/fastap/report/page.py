@@ -83,8 +83,8 @@ def reel(film: Clip, context: np.ndarray) -> dict[str, Any]:
     }
 
 
-def theatre(reels: Mapping[str, list[dict[str, Any]]], film: Clip, horizon: int) -> Any:
-    """Put the reels of all methods behind one stage."""
+def theatre(film: Clip, horizon: int) -> dict[str, Any]:
+    """Set up a stage, on which the reels of any methods can be shown."""
     scene = film.scenes[0]
     stage = {"extent": list(map(float, scene.extent)), "cells": scene.cells}
-    return stage | {"horizon": horizon, "methods": dict(reels)}
+    return stage | {"horizon": horizon, "methods": {}}
