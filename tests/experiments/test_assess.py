@@ -144,12 +144,13 @@ def test_who_is_told_was_trained_alike(trained):
     assert told(case.spot, "stationary", other) != told(case.spot, "stationary", way)
 
 
-def test_a_zoo_that_has_no_yardsticks_has_a_floor(ready, monkeypatch):
+def test_a_zoo_that_has_no_yardsticks_has_a_floor_and_own_teams(ready, monkeypatch):
     monkeypatch.setattr("fastap.experiments.yardsticks.load", lambda name: None)
     bare = dataclasses.replace(ready.zoo, manifest=dict(ready.zoo.manifest))
     del bare.manifest["yardsticks"]
     case = Case(dataclasses.replace(ready, zoo=bare), None, Question((), episodes=40))
-    assert not beside(case, "stationary") and case.floor("stationary") > 0
+    found = beside(case, "stationary")
+    assert found.keys() == {"own"} and found["own"] > 0.8 > case.floor("stationary")
     assert case.ceiling == best(bare, case.members)
 
 

@@ -126,6 +126,26 @@ def test_shipped_yardsticks_are_above_chance(change):
     assert change != "stationary" or oracle < high  # they never met a change
 
 
+def test_own_teams_earn_what_groups_earn_in_self_play():
+    """Scores that were measured when the zoo was made, on other episodes."""
+    zoo = store.load("lbf")
+    both, judge = yardsticks.own_teams(zoo, PAIR), Judge(zoo, 400, work=respond)
+    for one in PAIR:
+        found = np.asarray(judge(both, np.array([one]), "stationary").reward).sum(-1)
+        bodies = str(2 + zoo.sizes[one])
+        error = found.std() / 20
+        assert abs(found.mean() - zoo.groups[one]["selfplay"][bodies]) < 4 * error
+
+
+def test_planners_have_no_own_team_but_every_learnt_zoo_has():
+    assert yardsticks.own_teams(store.load("lbf-conventions"), (0, 1)) is None
+    zoo = store.load("10m_vs_14m")
+    teams, response = yardsticks.own_teams(zoo, (24, 31))
+    want = zoo.policy.agents.leave.bias[np.array([24, 31]), :7]
+    assert np.array_equal(teams.agents.leave.bias[0], want)
+    assert response[0, [24, 31]].tolist() == [0, 1]
+
+
 def test_damage_is_noticed(measured, tmp_path):
     copy = tmp_path / "copy"
     store.save(copy, store.load(measured).manifest)

@@ -86,6 +86,7 @@ BESIDE = {
     "random": "floor",
     "told": "told",
     "switching": "switching",
+    "own team": "own",
 }
 
 

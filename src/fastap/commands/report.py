@@ -135,7 +135,8 @@ def contents(
     about = (
         f"Greedy play beside held-out groups, {episodes} episodes for each seed. The "
         "same are played by random agents, by agents that were trained beside these "
-        "groups and are told their type, and by best responses that take turns."
+        "groups and are told their type, and by best responses that take turns, or "
+        "where there are none by the groups' own teams, with which they grew up."
     )
     cells = [words(row) for row in rows]
     parts += [heading("Returns", about), grid(HEADS, cells)]

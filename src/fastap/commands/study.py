@@ -213,7 +213,8 @@ def table_one(study: Study) -> None:
             ours = {(one["method"], one["memory"]): words(one) for one in here}
             for one in here:
                 ours |= {(w, one["memory"]): f"{x:.3f}" for w, x in beside(one)}
-            for who in (*experiment.methods, *BESIDE):
+            known = {who for who, _ in ours}
+            for who in (*experiment.methods, *(w for w in BESIDE if w in known)):
                 cells = (ours.get((who, memory), "no run") for memory in memories)
                 table.add_row(change, who, *cells, printed(change, who))
             table.add_section()

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from fastap.evaluation.adaptation import adaptation
 from fastap.evaluation.evaluate import Judge, Played
 from fastap.evaluation.statistics import interval, iqm, summary
-from fastap.experiments.yardsticks import Spot, floor, seal, switching, told
+from fastap.experiments.yardsticks import Spot, floor, own, seal, switching, told
 from fastap.methods.model import Model
 from fastap.problem.rollout import Memory
 from fastap.problem.schedule import Never, parse
@@ -154,11 +154,14 @@ def reach(floor: float, ceiling: float | None) -> float | None:
 def beside(case: Case, change: str) -> Answer:
     """Return what there is to compare with: told teams and best responses, if any.
 
-    Those who are told were trained with changes if the run was, or without.
+    Those who are told were trained with changes if the run was, or without. Where
+    there are no best responses, the groups' own teams take their place.
     """
     spot, trained = case.spot, parse(case.ready.settings.train_change)
     way = WAYS[not isinstance(trained.when, Never)]
     found = {"told": told(spot, change, way), "switching": switching(spot, change)}
+    if found["switching"] is None:
+        found["own"] = own(spot, change)
     return {name: value for name, value in found.items() if value is not None}
 
 

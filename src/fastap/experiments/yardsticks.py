@@ -13,7 +13,7 @@ from fastap.problem.rollout import Memory
 from fastap.problem.spec import Env
 from fastap.teammates import zoo as store
 from fastap.teammates.scripted import Random
-from fastap.teammates.yardsticks import Yardsticks, load, respond
+from fastap.teammates.yardsticks import Yardsticks, load, own_teams, respond
 from fastap.teammates.zoo import Zoo
 
 
@@ -70,6 +70,13 @@ def switching(spot: Spot, change: str) -> float | None:
     """Return what best responses earn that take turns as the groups do."""
     teams = opened(spot.zoo, spot.seal)[1]
     models = teams.switching(spot.members) if teams else None
+    return None if models is None else spot.judge(respond, models, change)
+
+
+@functools.lru_cache(maxsize=1000)
+def own(spot: Spot, change: str) -> float | None:
+    """Return what agents earn that grew up with the groups, and take turns too."""
+    models = own_teams(opened(spot.zoo, spot.seal)[0], spot.members)
     return None if models is None else spot.judge(respond, models, change)
 
 

@@ -23,6 +23,7 @@ from fastap.problem.schedule import parse
 from fastap.problem.spec import Env, Mistake
 from fastap.teammates import zoo as store
 from fastap.teammates.company import SHARE, Beside, Company, all_at_once
+from fastap.teammates.population import Population
 from fastap.teammates.tensors import pack, read_stack, seal
 from fastap.teammates.zoo import Zoo
 
@@ -159,11 +160,28 @@ class Yardsticks:
         }
         if not set(members) <= alone.keys():
             return None
-        response = np.zeros(len(self.zoo.groups), int)
-        response[np.array(members)] = np.arange(len(members))
-        stack = lambda x: jnp.asarray(x)[None]
         teams = self.models([alone[group] for group in members])
-        return jax.tree.map(stack, teams), stack(response)
+        return in_turn(self.zoo, members, teams)
+
+
+def in_turn(zoo: Zoo, members: Sequence[int], teams: Model) -> Responses:
+    """Give every group the team of its own, of as many."""
+    response = np.zeros(len(zoo.groups), int)
+    response[np.array(members)] = np.arange(len(members))
+    stack = lambda x: jnp.asarray(x)[None]
+    return jax.tree.map(stack, teams), stack(response)
+
+
+def own_teams(zoo: Zoo, members: Sequence[int]) -> Responses | None:
+    """Take from each group that learnt the agents with which it grew up.
+
+    They are no best responses, but the nearest that needs no training.
+    """
+    if not isinstance(zoo.policy, Population):
+        return None
+    rows, ours = np.array(members), zoo.env.spec.controlled
+    agents = jax.tree.map(lambda x: x[rows, :ours], zoo.policy.agents)
+    return in_turn(zoo, members, Model(agents, Silent(), Silent(), Sum(), (), None))
 
 
 def save(folder: Path, zoo: Zoo, teams: Values, facts: dict[str, Any]) -> None:
