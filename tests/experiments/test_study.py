@@ -15,7 +15,7 @@ import pytest
 from fastap.cli import main
 from fastap.commands import reproduce, study
 from fastap.experiments.assess import Question
-from fastap.experiments.measure import answers, curves, status
+from fastap.experiments.measure import answers, costs, curves, status
 from fastap.experiments.study import (
     EXPERIMENTS,
     NEIGHBOURS,
@@ -25,15 +25,21 @@ from fastap.experiments.study import (
 )
 from fastap.experiments.thoughts import guessed
 from fastap.problem.spec import Mistake
+from fastap.teammates import zoo as store
 
 SMOKE = ("--preset", "smoke", "--env", "lbf")
 FIGURES = {
-    *("main", "difference", "ablations", "crossplay", "embeddings"),
+    *("main", "difference", "ablations", "crossplay-lbf", "embeddings-lbf"),
     *("snapshot", "context", "transfer", "sensitivity"),
 }
 TABLES = {
-    *("main", "difference", "table1", "ablations"),
+    *("main", "difference", "table1", "ablations", "crossplay", "embeddings"),
     *("context", "transfer", "sensitivity"),
+}
+MORE = {"difference-lbf-costs", "table1-lbf-improvement"}
+PRINTED = {
+    *("table1-lbf", "table1-lbf-improvement", "difference-lbf", "context-lbf"),
+    *("crossplay-lbf", "embeddings-lbf"),
 }
 
 
@@ -53,7 +59,8 @@ def test_every_figure_and_table_is_there(made):
     assert {path.stem for path in made.glob("*.png")} == FIGURES
     judged = {name for name in TABLES if EXPERIMENTS[name].changes}
     tables = {f"{n}-lbf" for n in TABLES} | {f"{n}-lbf-summary" for n in judged}
-    assert {path.stem for path in made.glob("*.csv")} == tables
+    assert {path.stem for path in made.glob("*.csv")} == tables | MORE
+    assert {path.stem for path in made.glob("*.tex")} == PRINTED
     assert (made / "environments" / "environments.png").is_file()
     for path in made.glob("*.csv"):
         facts = json.loads(path.with_suffix(".json").read_text())
@@ -117,6 +124,72 @@ def test_the_main_figure_of_another_environment(tmp_path, monkeypatch):
     assert {row["change"] for row in rows} == {"stationary", "U[5,8]"}
     assert all(-300 < float(row["return"]) < 0 for row in rows)
     assert (out / "main.png").is_file()
+
+
+def test_what_change_costs_is_worked_out_by_hand():
+    """Two seeds each; the oracle is better, and does not count among the best."""
+    returns = {
+        ("qmix", "stationary"): [0.4, 0.6],
+        ("qmix", "U[5,8]"): [0.3, 0.3],
+        ("qmix", "U[5,8]-same"): [0.2, 0.4],
+        ("oracle", "stationary"): [0.9, 0.9],
+        ("oracle", "U[5,8]"): [0.4, 0.6],
+        ("oracle", "U[5,8]-same"): [0.8, 0.8],
+    }
+    found = [
+        {"env": "cn", "method": method, "change": change, "returns": scores}
+        for (method, change), scores in returns.items()
+    ]
+    qmix, oracle = (one.row() for one in costs(found))
+    assert qmix["difference"] == pytest.approx(-0.2)
+    assert (qmix["low"], qmix["high"]) == pytest.approx((-0.3, -0.1))
+    assert qmix["of the best"] == pytest.approx(-0.4)
+    assert qmix["cost of policies"] == pytest.approx(0, abs=1e-9)
+    assert oracle["of the best"] == pytest.approx(-0.8)
+    assert oracle["cost of policies"] == pytest.approx(0.3)
+    losses = [one | {"returns": [-x for x in one["returns"]]} for one in found]
+    worse, _ = (one.row() for one in costs(losses))
+    assert worse["of the best"] == pytest.approx(0.4)  # a share of its absolute value
+
+
+def test_costs_are_of_the_same_scores(made):
+    scores = rows_of(made / "difference-lbf.csv")
+    rows = rows_of(made / "difference-lbf-costs.csv")
+    assert {row["method"] for row in rows} == set(EXPERIMENTS["difference"].methods)
+    for row in rows:
+        mean = lambda change, row=row: np.mean(
+            [
+                float(s["return"])
+                for s in scores
+                if (s["method"], s["change"]) == (row["method"], change)
+            ]
+        )
+        lost = mean("U[5,8]") - mean("stationary")
+        assert float(row["difference"]) == pytest.approx(lost)
+        assert float(row["low"]) <= lost + 1e-9 and lost - 1e-9 <= float(row["high"])
+        cost = mean("U[5,8]-same") - mean("U[5,8]")
+        assert float(row["cost of policies"]) == pytest.approx(cost)
+
+
+def test_crossplay_is_told_of_eight_groups_and_of_all(made):
+    few, every = rows_of(made / "crossplay-lbf.csv")
+    assert (few["groups"], every["groups"]) == ("8", "16")
+    facts = store.load("lbf").manifest
+    assert int(every["clusters"]) == facts["clusters"]
+    assert float(every["ARI"]) == pytest.approx(facts["ari"], abs=1e-4)
+    for name in ("within", "between"):
+        known = facts[f"crossplay_{name}_clusters"]
+        assert float(every[f"{name} clusters"]) == pytest.approx(known, abs=1e-3)
+    for row in (few, every):
+        assert float(row["with themselves"]) > float(row["with others"]) + 0.3
+
+
+def test_a_table_for_a_paper_has_the_papers_numbers(made):
+    lines = (made / "table1-lbf.tex").read_text().splitlines()
+    (cell,) = (line for line in lines if line.startswith("U[5,8] & fastap &"))
+    assert cell.endswith(r"& .562$\pm$.012 \\") and cell.count("&") == 4
+    (told,) = (line for line in lines if line.startswith("U[3,3] & told &"))
+    assert "no run" not in told and told.endswith(r"&  \\")
 
 
 def test_curves_are_those_of_the_runs(made):
@@ -215,6 +288,7 @@ def test_a_run_says_how_far_it_is(made, tmp_path):
         ("table1", "--env cn", "table1 is about lbf; none of them was named"),
         ("table1", "--zoo cn", "table1 is about lbf; none of them was named"),
         ("main", "--env cn --zoo lbf", "The zoo 'lbf' is for lbf, not for cn"),
+        ("embeddings", "--env cn", "embeddings is about lbf; none of them was named"),
     ],
 )
 def test_an_experiment_about_others_says_so(tmp_path, capsys, what, more, words):

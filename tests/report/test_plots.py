@@ -23,8 +23,12 @@ def test_embeddings_get_an_ellipse_for_every_cluster(tmp_path):
     draw = np.random.default_rng(0)
     centres = np.repeat([[0.0, 0, 0], [8, 0, 0], [8, 1, 0]], 30, axis=0)
     points, group = centres + draw.normal(size=(90, 3)), np.repeat([0, 1, 2], 30)
-    figure = embeddings(points, group, np.array([0, 1, 1]), ["a", "b", "c"])
-    (axes,) = figure.axes
+    clusters = (np.array([0, 1, 1]), ["a", "b", "c"])
+    assert len(embeddings(points, group, *clusters, few=3).axes) == 1
+    figure = embeddings(points, group, *clusters, few=2)
+    first, axes = figure.axes
+    assert (first.get_title("left"), axes.get_title("left")) == ("2 groups", "3 groups")
+    assert sum(len(dots.get_offsets()) for dots in first.collections) == 60
     assert len(axes.patches) == 2
     assert [t.get_text() for t in axes.texts] == ["a", "b"]
     wide = max(axes.patches, key=lambda ellipse: ellipse.width)

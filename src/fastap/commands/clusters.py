@@ -12,6 +12,8 @@ from rich.table import Table
 from fastap.commands.edge import ZooName, check_range, measured, prepare, progress
 from fastap.problem.spec import Mistake
 
+FEW = 8  # groups, as many as the paper shows
+
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
@@ -123,23 +125,29 @@ def record_labels(folder: Path, zoo: Any, reports: list[Any], first: Any) -> Non
 def draw_clusters(zoo: Any, labelled: Any, out: Path) -> None:
     """Draw cross-play before and after clustering, and the plane of the codes."""
     from fastap.report.film import save_figure
-    from fastap.report.plots import heat_maps
     from fastap.teammates import labels
-    from fastap.teammates.crossplay import by_label
     from fastap.teammates.crp import Restaurant
 
-    pool = zoo.members("train")
     chosen = Restaurant(labels.ALPHA[zoo.env.spec.name], "calibrated")
-    label = labelled.labels(chosen)
+    figure = before_and_after(zoo, labelled.labels(chosen))
+    save_figure(figure, out / "crossplay.png")
+    save_figure(plane(zoo, labelled), out / "embeddings.png")
+
+
+def before_and_after(zoo: Any, label: Any) -> Any:
+    """Draw cross-play: of the paper's 8 groups, of all, and of their clusters."""
+    from fastap.report.plots import heat_maps
+    from fastap.teammates.crossplay import by_label
+
+    pool = zoo.members("train")
     names = [zoo.groups[k]["name"] for k in pool]
     matrix = np.array(measured(zoo.manifest, "matrix"))[np.ix_(pool, pool)]
     order = np.argsort(label, kind="stable")
     clusters = [f"cluster {m}" for m in np.unique(label)]
-    parts = [matrix[:8, :8], matrix[np.ix_(order, order)], by_label(matrix, label)]
-    titles = [f"{len(names[:8])} groups", f"all {len(pool)}, by cluster", "clusters"]
-    rows = [names[:8], [names[k] for k in order], clusters]
-    save_figure(heat_maps(parts, titles, rows), out / "crossplay.png")
-    save_figure(plane(zoo, labelled), out / "embeddings.png")
+    few = names[:FEW]
+    parts = [matrix[:FEW, :FEW], matrix[np.ix_(order, order)], by_label(matrix, label)]
+    titles = [f"{len(few)} groups", f"all {len(pool)}, by cluster", "clusters"]
+    return heat_maps(parts, titles, [few, [names[k] for k in order], clusters])
 
 
 def plane(zoo: Any, labelled: Any) -> Any:
@@ -154,4 +162,4 @@ def plane(zoo: Any, labelled: Any) -> Any:
     codes = labels.in_pool_order(labelled)[:, :30]
     group = np.repeat(np.arange(len(pool)), codes.shape[1])
     points = codes.reshape(-1, codes.shape[-1])
-    return embeddings(points, group, labelled.labels(chosen), names)
+    return embeddings(points, group, labelled.labels(chosen), names, FEW)

@@ -134,7 +134,7 @@ class Reproduce:
         if self.what == "all":
             self.environments(self.out / "environments", console)
         for name in STUDY if self.what == "all" else (self.what,):
-            envs = EXPERIMENTS[name].envs if name in EXPERIMENTS else ("lbf",)
+            envs = EXPERIMENTS[name].envs
             if self.what == "all" and not set(envs) & set(named):
                 console.print(f"{name} is about {', '.join(envs)}; it is left out.")
                 continue

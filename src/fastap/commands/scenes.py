@@ -1,9 +1,9 @@
 """Experiments that look inside: a snapshot, contexts, a transfer, the teammates."""
 
 import numpy as np
-from rich.table import Table
 
-from fastap.commands.clusters import plane
+from fastap.commands.clusters import FEW as GROUPS
+from fastap.commands.clusters import before_and_after, plane
 from fastap.commands.edge import measured, progress
 from fastap.commands.study import FEW, Row, Study
 from fastap.problem.spec import Mistake
@@ -41,17 +41,15 @@ def context(study: Study) -> None:
     methods = EXPERIMENTS["context"].methods
     rows = [subjects[method].facts(count) for method in methods]
     study.keep("context-lbf", rows)
-    late = f"type after {LAGS - 1}"
-    table = Table("method", "variance within segments", "jump at changes", late)
-    for row in rows:
-        words = (f"{row[key]:.2f}" for key in ("within", "jump", late))
-        table.add_row(row["method"], *words)
-    study.console.print(table)
+    kept = ("method", "within", "jump", "type by chance", f"type after {LAGS - 1}")
+    shown = [{key: row[key] for key in kept} for row in rows]
+    title = "variance within segments, jump at changes, types named"
+    study.tabulate("context-lbf", title, shown)
     films = {m: subjects[m].watch("held-out", "U[5,8]", count) for m in DRAWN}
     first = films[DRAWN[0]]
-    shown = longest(first)
-    lines = {method: widest(film.context)[shown] for method, film in films.items()}
-    team = first.group[shown], first.swap[shown]
+    one = longest(first)
+    lines = {method: widest(film.context)[one] for method, film in films.items()}
+    team = first.group[one], first.swap[one]
     study.draw("context", context_lines(lines, *team))
 
 
@@ -86,37 +84,57 @@ def transfer(study: Study) -> None:
 
 def crossplay(study: Study) -> None:
     """Draw what groups earn with one another, before and after clustering."""
-    from fastap.report.plots import heat_maps
-    from fastap.teammates import zoo as store
-    from fastap.teammates.crossplay import by_label
+    from fastap.teammates.crossplay import summarise
+    from fastap.teammates.crp import adjusted_rand
 
-    zoo = store.load(study.zoo or "lbf")
-    pool = zoo.members("train")
-    label = zoo.clusters[pool]
-    if (label < 0).any():
-        name = zoo.manifest["name"]
-        raise Mistake(f"The groups of '{name}' have no clusters: `fastap zoo cluster`.")
-    names = [zoo.groups[k]["name"] for k in pool]
-    matrix = np.array(measured(zoo.manifest, "matrix"))[np.ix_(pool, pool)]
-    clusters = [f"cluster {m}" for m in np.unique(label)]
-    parts = [matrix[:8, :8], by_label(matrix, label)]
-    titles = ["8 groups, before", "clusters, after"]
-    study.draw("crossplay", heat_maps(parts, titles, [names[:8], clusters]))
+    for zoo in study.zoos("crossplay"):
+        env, pool = zoo.manifest["env"], zoo.members("train")
+        label, types = zoo.clusters[pool], zoo.types[pool]
+        if (label < 0).any():
+            name = zoo.manifest["name"]
+            raise Mistake(
+                f"The groups of '{name}' have no clusters: `fastap zoo cluster`."
+            )
+        matrix = np.array(measured(zoo.manifest, "matrix"))[np.ix_(pool, pool)]
+        rows: list[Row] = []
+        for count in sorted({min(GROUPS, len(pool)), len(pool)}):
+            some = matrix[:count, :count], label[:count]
+            kin, found = summarise(some[0], types[:count]), summarise(*some)
+            rows.append(
+                {
+                    "groups": count,
+                    "with themselves": found.diagonal,
+                    "with others": found.off_diagonal,
+                    "within types": kin.within,
+                    "between types": kin.between,
+                    "clusters": len(np.unique(some[1])),
+                    "within clusters": found.within,
+                    "between clusters": found.between,
+                    "ARI": adjusted_rand(types[:count], some[1]),
+                }
+            )
+        study.keep(f"crossplay-{env}", rows)
+        study.tabulate(f"crossplay-{env}", f"{env}: normalised scores", rows)
+        study.draw(f"crossplay-{env}", before_and_after(zoo, label))
 
 
 def embeddings(study: Study) -> None:
     """Run Algorithm 1 over the training pool and draw the plane of its codes."""
     from fastap.teammates import labels
-    from fastap.teammates import zoo as store
     from fastap.teammates.clustering import Settings
 
-    zoo = store.load(study.zoo or "lbf")
     small = study.preset == "smoke"
     watching = labels.Watching(4 if small else 64, "own")
     steps = Settings(first=4, later=2, piece=2) if small else Settings()
-    total = len(zoo.members("train"))
-    with progress(study.console, "clustering", total, "groups") as advance:
-        tell = lambda count: advance(count, "")
-        watched = labels.watch(zoo, watching)
-        results = labels.label(zoo, watched, steps, 1, tell)
-    study.draw("embeddings", plane(zoo, results[0]))
+    for zoo in study.zoos("embeddings"):
+        env, total = zoo.manifest["env"], len(zoo.members("train"))
+        with progress(study.console, "clustering", total, "groups") as advance:
+            tell = lambda count, advance=advance: advance(count, "")
+            watched = labels.watch(zoo, watching)
+            (result,) = labels.label(zoo, watched, steps, 1, tell)
+        facts = labels.report(zoo, result)
+        kept = ("clusters", "ari", "silhouette", "evidence", "worth_of_the_code")
+        rows: list[Row] = [{"groups": total} | {key: facts[key] for key in kept}]
+        study.keep(f"embeddings-{env}", rows)
+        study.tabulate(f"embeddings-{env}", f"{env}: Algorithm 1", rows)
+        study.draw(f"embeddings-{env}", plane(zoo, result))

@@ -84,28 +84,33 @@ class Study:
         Train(**who, minutes=self.left(), **more).run(self.console)
         return folder
 
-    def runs(self, name: str) -> dict[str, list[Path]]:
-        """Train all that an experiment needs, one environment after another."""
+    def zoos(self, name: str) -> list[Any]:
+        """Read the zoos of an experiment, one for each environment."""
         from fastap.experiments.study import EXPERIMENTS
         from fastap.teammates import zoo as store
 
-        experiment = EXPERIMENTS[name]
-        named = [env for env in experiment.envs if env in self.envs]
+        about = EXPERIMENTS[name].envs
+        named = [env for env in about if env in self.envs]
         if not named:
-            known = ", ".join(experiment.envs)
+            known = ", ".join(about)
             raise Mistake(f"{name} is about {known}; none of them was named.")
-        if self.zoo:
-            own = store.load(self.zoo).manifest["env"]
-            if own not in named:
-                listed = ", ".join(named)
-                raise Mistake(f"The zoo '{self.zoo}' is for {own}, not for {listed}.")
-            named = [own]
-        for env in named:  # one that cannot be read is noticed before hours of training
-            store.load(self.zoo or env)
-        return {
-            env: [self.train(env, cohort) for cohort in experiment.cohorts(env)]
-            for env in named
-        }
+        if not self.zoo:
+            return [store.load(env) for env in named]
+        zoo = store.load(self.zoo)
+        own = zoo.manifest["env"]
+        if own not in named:
+            listed = ", ".join(named)
+            raise Mistake(f"The zoo '{self.zoo}' is for {own}, not for {listed}.")
+        return [zoo]
+
+    def runs(self, name: str) -> dict[str, list[Path]]:
+        """Train all that an experiment needs, one environment after another."""
+        from fastap.experiments.study import EXPERIMENTS
+
+        cohorts = EXPERIMENTS[name].cohorts
+        # a zoo that cannot be read is noticed before hours of training
+        envs = [zoo.manifest["env"] for zoo in self.zoos(name)]
+        return {env: [self.train(env, one) for one in cohorts(env)] for env in envs}
 
     def judged(self, name: str) -> dict[str, list[Row]]:
         """Judge the runs of an experiment; keep scores by seed, return all answers."""
@@ -150,6 +155,20 @@ class Study:
             found[path.parent.name] = kept | {"seconds": read_clock(path.parent)}
         return found
 
+    def tabulate(self, name: str, title: str, rows: Sequence[Row]) -> None:
+        """Print rows as a table, and write it for a paper."""
+        from fastap.report.page import latex
+
+        write = lambda x: f"{x:.3f}" if isinstance(x, float) else str(x)
+        heads, cells = list(rows[0]), [[*map(write, row.values())] for row in rows]
+        table = Table(*heads, title=title)
+        first = [line[0] for line in cells]
+        for k, line in enumerate(cells):  # what has the same name stands together
+            last = len(set(first)) < len(first) and [first[k]] != first[k + 1 : k + 2]
+            table.add_row(*line, end_section=last)
+        self.console.print(table)
+        replace(self.out / f"{name}.tex", latex(heads, cells).encode())
+
     def draw(self, name: str, figure: Any) -> None:
         """Write a figure."""
         from fastap.report.film import save_figure
@@ -177,24 +196,25 @@ def main_figure(study: Study) -> None:
 def difference(study: Study) -> None:
     """Draw what change costs: the paper's measure, and that of policies alone."""
     from fastap.experiments.assess import reach
+    from fastap.experiments.measure import costs
     from fastap.report.figures import bars
 
-    found = study.judged("difference")
     panels: dict[str, dict[str, np.ndarray]] = {}
-    for env, answers in found.items():
-        score = {(one["method"], one["change"]): one for one in answers}
-        methods = dict.fromkeys(one["method"] for one in answers)
-        returns = lambda method, change, score=score: np.array(
-            score[method, change]["returns"]
-        )
+    for env, answers in study.judged("difference").items():
         still = next(one for one in answers if one["change"] == "stationary")
         whole = reach(still["floor"], still["ceiling"])
-        lost = lambda a, b, methods=methods, returns=returns, whole=whole: {
-            m: (returns(m, a) - returns(m, b)) / (whole or 1.0) for m in methods
-        }
         where = env if whole else f"{env}, in units of return"
-        panels[f"{where}: change - no change"] = lost("U[5,8]", "stationary")
-        panels[f"{where}: change - same group"] = lost("U[5,8]", "U[5,8]-same")
+        paid = costs(answers)
+        rows = [one.row() for one in paid]
+        study.keep(f"difference-{env}-costs", rows)
+        study.tabulate(f"difference-{env}", f"{env}: what change costs", rows)
+        scaled = lambda lost, whole=whole: lost / (whole or 1.0)
+        panels[f"{where}: change - no change"] = {
+            one.method: scaled(one.difference) for one in paid
+        }
+        panels[f"{where}: change - same group"] = {
+            one.method: scaled(-one.policies) for one in paid
+        }
     study.draw("difference", bars(panels, "from random agents to the best known"))
 
 
@@ -203,11 +223,8 @@ def table_one(study: Study) -> None:
     from fastap.experiments.study import EXPERIMENTS, printed
 
     experiment = EXPERIMENTS["table1"]
-    found = study.judged("table1")
-    for env, answers in found.items():
-        memories, title = experiment.memories, f"{env}, held-out"
-        heads = (f"ours, {memory}" for memory in memories)
-        table = Table("change", "method", *heads, "paper", title=title)
+    for env, answers in study.judged("table1").items():
+        rows: list[Row] = []
         for change in experiment.changes:
             here = [one for one in answers if one["change"] == change]
             ours = {(one["method"], one["memory"]): words(one) for one in here}
@@ -215,11 +232,17 @@ def table_one(study: Study) -> None:
                 ours |= {(w, one["memory"]): f"{x:.3f}" for w, x in beside(one)}
             known = {who for who, _ in ours}
             for who in (*experiment.methods, *(w for w in BESIDE if w in known)):
-                cells = (ours.get((who, memory), "no run") for memory in memories)
-                table.add_row(change, who, *cells, printed(change, who))
-            table.add_section()
-        study.console.print(table)
-        study.console.print(beaten([a for a in answers if a["memory"] == "fresh"]))
+                cells = {
+                    f"ours, {memory}": ours.get((who, memory), "no run")
+                    for memory in experiment.memories
+                }
+                paper = {"paper": printed(change, who)}
+                rows.append({"change": change, "method": who} | cells | paper)
+        study.tabulate(f"table1-{env}", f"{env}, held-out", rows)
+        better = beaten([a for a in answers if a["memory"] == "fresh"])
+        study.keep(f"table1-{env}-improvement", better)
+        title = "how probably a seed of Fastap is better"
+        study.tabulate(f"table1-{env}-improvement", title, better)
 
 
 def words(answer: Row) -> str:
@@ -227,11 +250,11 @@ def words(answer: Row) -> str:
     return f"{answer['mean']:.3f}±{answer['std']:.3f}"
 
 
-def beaten(answers: Sequence[Row]) -> Table:
-    """Tabulate how probably a seed of Fastap beats one of another method."""
+def beaten(answers: Sequence[Row]) -> list[Row]:
+    """Say how probably a seed of Fastap beats one of another method."""
     from fastap.evaluation.statistics import improvement
 
-    table = Table("against", "probability that Fastap is better", "95 %")
+    rows: list[Row] = []
     returns = lambda method: [
         np.array(one["returns"]) for one in answers if one["method"] == method
     ]
@@ -239,8 +262,9 @@ def beaten(answers: Sequence[Row]) -> Table:
         if method != "fastap" and len(returns(method)) == len(returns("fastap")):
             both = returns("fastap"), returns(method)
             chance, low, high = improvement(*both, same=True)  # rows of one table
-            table.add_row(method, f"{chance:.2f}", f"{low:.2f} - {high:.2f}")
-    return table
+            found = {"probability": chance, "low": low, "high": high}
+            rows.append({"against": method} | found)
+    return rows
 
 
 def by_method(name: str) -> Callable[[Study], None]:

@@ -10,6 +10,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
+from fastap.evaluation.statistics import interval
 from fastap.experiments.assess import Answer, Question, assess
 from fastap.experiments.yardsticks import seal
 from fastap.problem.schedule import parse
@@ -114,6 +118,49 @@ def answers(folder: Path, question: Question) -> list[Answer]:
     kept = json.dumps({"digest": digest, "answers": found})
     replace(path, (kept + "\n").encode())
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What change costs a method, seed by seed, on the same episodes."""
+
+    env: str
+    method: str
+    difference: Float[np.ndarray, " S"]  # under change less without: the paper's
+    policies: Float[np.ndarray, " S"]  # with groups replaced by themselves less that
+    best: float  # the best return of any method without change
+
+    def row(self) -> dict[str, Any]:
+        """Write means and their intervals over seeds; the paper's share of the best."""
+        across = lambda tasks: tasks[0].mean(-1)
+        ends = lambda values: [float(x) for x in interval([values], across)]
+        low, high = ends(self.difference)
+        least, most = ends(self.policies)
+        mean, cost = float(self.difference.mean()), float(self.policies.mean())
+        share = mean / abs(self.best) if self.best else float("nan")
+        return {
+            **{"env": self.env, "method": self.method},
+            **{"difference": mean, "low": low, "high": high, "of the best": share},
+            **{"cost of policies": cost, "its low": least, "its high": most},
+        }
+
+
+def costs(found: Sequence[Answer], change: str = "U[5,8]") -> list[Cost]:
+    """Say what change costs each method; oracles do not count among the best."""
+    of = {(one["method"], one["change"]): np.array(one["returns"]) for one in found}
+    methods = list(dict.fromkeys(one["method"] for one in found))
+    rivals = [method for method in methods if method != "oracle"] or methods
+    best = max(float(of[method, "stationary"].mean()) for method in rivals)
+    return [
+        Cost(
+            env=found[0]["env"],
+            method=method,
+            difference=of[method, change] - of[method, "stationary"],
+            policies=of[method, f"{change}-same"] - of[method, change],
+            best=best,
+        )
+        for method in methods
+    ]
 
 
 def scores(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:

@@ -79,6 +79,12 @@ def sensitivity(env: str) -> tuple[Cohort, ...]:
     return (Cohort("weights", "fastap", NEIGHBOURS),)
 
 
+def nobody(env: str) -> tuple[Cohort, ...]:
+    """Train nobody: it is about teammates."""
+    del env
+    return ()
+
+
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """One table or figure of the paper."""
@@ -128,6 +134,8 @@ EXPERIMENTS = {
     "transfer": Experiment(
         "From one distribution of change to another", ("lbf", "pp"), transfer, ()
     ),
+    "crossplay": Experiment("Groups and clusters with one another", ALL, nobody, ()),
+    "embeddings": Experiment("Trajectories of groups", ("lbf",), nobody, ()),
     "sensitivity": Experiment(
         "The weights of the losses",
         ("lbf",),

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
@@ -48,8 +49,30 @@ def embeddings(
     group: Int[np.ndarray, " P"],
     cluster: Int[np.ndarray, " K"],
     names: Sequence[str],
+    few: int,
 ) -> Figure:
     """Draw trajectories' embeddings in the plane of their two widest directions.
+
+    Of the first few groups and then, if there are more, of all.
+    """
+    counts = [few, len(cluster)] if len(cluster) > few else [len(cluster)]
+    figure = Figure(figsize=(5.8 * len(counts), 5.2), layout="constrained")
+    panels = figure.subplots(1, len(counts), squeeze=False)[0]
+    for ax, count in zip(panels, counts, strict=True):
+        some = group < count
+        draw_plane(ax, points[some], group[some], cluster[:count], names)
+        ax.set_title(f"{count} groups", color=INK, fontsize=10, loc="left")
+    return figure
+
+
+def draw_plane(
+    ax: Axes,
+    points: Float[np.ndarray, "P D"],
+    group: Int[np.ndarray, " P"],
+    cluster: Int[np.ndarray, " K"],
+    names: Sequence[str],
+) -> None:
+    """Draw the plane of some groups.
 
     Colours are clusters, with an ellipse of two standard deviations each; groups
     of one cluster differ in their markers.
@@ -58,8 +81,6 @@ def embeddings(
     _, spread, axes = np.linalg.svd(centred, full_matrices=False)
     plane = centred @ axes[:2].T
     share = spread[:2] ** 2 / max(float((spread**2).sum()), 1e-12)
-    figure = Figure(figsize=(6.4, 5.2), layout="constrained")
-    ax = figure.subplots()
     markers = "osD^vP*Xhp<>"
     for label in np.unique(cluster):
         colour = GROUPS[label % len(GROUPS)]
@@ -74,7 +95,6 @@ def embeddings(
     ax.set_xlabel(f"first component ({share[0]:.0%} of the variance)", fontsize=8)
     ax.set_ylabel(f"second component ({share[1]:.0%})", fontsize=8)
     ax.tick_params(labelsize=7)
-    return figure
 
 
 def curves(
