@@ -177,11 +177,11 @@ def test_crossplay_is_told_of_eight_groups_and_of_all(made):
     facts = store.load("lbf").manifest
     assert int(every["clusters"]) == facts["clusters"]
     assert float(every["ARI"]) == pytest.approx(facts["ari"], abs=1e-4)
-    for name in ("within", "between"):
-        known = facts[f"crossplay_{name}_clusters"]
-        assert float(every[f"{name} clusters"]) == pytest.approx(known, abs=1e-3)
+    for ours, theirs in (("same", "within"), ("other", "between")):
+        known = facts[f"crossplay_{theirs}_clusters"]
+        assert float(every[f"{ours} cluster"]) == pytest.approx(known, abs=1e-3)
     for row in (few, every):
-        assert float(row["with themselves"]) > float(row["with others"]) + 0.3
+        assert float(row["self"]) > float(row["others"]) + 0.3
 
 
 def test_a_table_for_a_paper_has_the_papers_numbers(made):

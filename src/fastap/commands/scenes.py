@@ -103,13 +103,13 @@ def crossplay(study: Study) -> None:
             rows.append(
                 {
                     "groups": count,
-                    "with themselves": found.diagonal,
-                    "with others": found.off_diagonal,
-                    "within types": kin.within,
-                    "between types": kin.between,
+                    "self": found.diagonal,
+                    "others": found.off_diagonal,
+                    "same type": kin.within,
+                    "other type": kin.between,
                     "clusters": len(np.unique(some[1])),
-                    "within clusters": found.within,
-                    "between clusters": found.between,
+                    "same cluster": found.within,
+                    "other cluster": found.between,
                     "ARI": adjusted_rand(types[:count], some[1]),
                 }
             )

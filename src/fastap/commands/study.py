@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -161,7 +162,7 @@ class Study:
 
         write = lambda x: f"{x:.3f}" if isinstance(x, float) else str(x)
         heads, cells = list(rows[0]), [[*map(write, row.values())] for row in rows]
-        table = Table(*heads, title=title)
+        table = Table(*heads, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
         first = [line[0] for line in cells]
         for k, line in enumerate(cells):  # what has the same name stands together
             last = len(set(first)) < len(first) and [first[k]] != first[k + 1 : k + 2]
