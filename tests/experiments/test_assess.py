@@ -164,6 +164,15 @@ def test_runs_that_are_held_against_others_stand_apart(answers):
     assert len(told) == 2 and told[0] < other < told[1] and "0.250" in lines[told[1]]
 
 
+def test_agents_that_are_not_done_are_told_apart(answers):
+    early = answers[0] | {"run": "other", "steps": 200}
+    text = io.StringIO()
+    Console(file=text, width=160).print(table([answers[0], early]))
+    assert answers[0]["steps"] == answers[0]["planned"] == 1600
+    lines = [line for line in text.getvalue().splitlines() if ": qmix (2)" in line]
+    assert ["at step 200 of 1,600" in line for line in lines] == [False, True]
+
+
 def test_a_table_shows_the_floor_beside(folder, capsys):
     asked = ["eval", str(folder), "--pool", "validation", "--episodes", str(EPISODES)]
     main([*asked, "--change", "U[5,8]"])

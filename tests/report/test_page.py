@@ -66,6 +66,9 @@ def test_nothing_is_fetched_from_anywhere(made):
 def test_unfinished_runs_are_named(made):
     text = made.read_text()
     assert "at step 200 of 1,600" in text and "<td>done</td>" in text
+    for row in rows_in(made.with_suffix(".csv")):  # and where their scores are
+        early = row["method"].startswith("early")
+        assert row["training"] == ("at step 200 of 1,600" if early else "done")
 
 
 def test_methods_of_two_runs_are_told_apart(made):

@@ -99,7 +99,10 @@ def summary(rows: Sequence[dict[str, Any]]) -> Table:
     """Tabulate each change: the runs, then what there is to compare them with.
 
     Runs beside other groups, or trained in another way, have yardsticks of their own.
+    Of runs that are not done it is said how far they are.
     """
+    from fastap.experiments.measure import trained
+
     heads = ("IQM", "95 %", "mean ± std", "dip", "lag")
     table = Table("change", "who", *heads, box=box.SIMPLE, padding=(0, 1, 0, 0))
     place = lambda row: (row["change"], row["env"], row["zoo"], *beside(row))
@@ -107,6 +110,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> Table:
         change, here = spot[0], [row for row in rows if place(row) == spot]
         for row in here:
             name = f"{Path(row['run']).name}: {row['method']} ({row['seeds']})"
+            if not trained(row).done:
+                name += f", {trained(row)}"
             table.add_row(change, name, *words(row))
         for who, score in beside(here[0]):
             table.add_row(change, who, f"{score:.3f}")

@@ -19,7 +19,7 @@ from fastap.teammates.zoo import replace
 
 CHANGES = ("stationary", "U[5,8]")
 HEADS = (
-    *("env", "change", "method", "seeds", "IQM", "95 %", "mean ± std"),
+    *("env", "change", "method", "training", "seeds", "IQM", "95 %", "mean ± std"),
     *("seen types", "unseen types", *BESIDE),
 )
 LAGS = (0, 2, 4, 7)  # steps after a change that are shown of what memories know
@@ -251,12 +251,15 @@ def inside(minds: Minds, episodes: int) -> tuple[list[str], list[tuple[str, ...]
 
 def words(row: dict[str, Any]) -> tuple[str, ...]:
     """Write one row of the table."""
+    from fastap.experiments.measure import trained
+
     low, high = row["ci95"]
     part = lambda name: f"{np.mean(row[name]):.3f}" if name in row else ""
     return (
         row["env"],
         row["change"],
         row["method"],
+        str(trained(row)),
         str(row["seeds"]),
         f"{row['iqm']:.3f}",
         f"{low:.3f} - {high:.3f}",

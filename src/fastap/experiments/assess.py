@@ -98,13 +98,14 @@ def assess(folder: Path, question: Question) -> Iterator[Answer]:
     """Judge a run: one answer for each of its configurations and each change."""
     ready, model, step = read_agents(folder)
     case = Case(ready, model, question)
+    far = {"steps": step, "planned": ready.steps(ready.beats), "run": str(folder)}
     for name in dict.fromkeys(ready.names):
         runs = np.flatnonzero(np.array(ready.names) == name)
         after = adapt(case, runs)
         for change in question.changes:
             who = {"env": ready.settings.env, "zoo": ready.settings.zoo, "method": name}
             found = answer(case, runs, change)
-            yield who | found | {"adaptation": after, "steps": step, "run": str(folder)}
+            yield who | found | {"adaptation": after} | far
 
 
 def answer(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:

@@ -44,6 +44,11 @@ class Status:
         return "done" if self.done else f"at step {self.steps:,} of {self.total:,}"
 
 
+def trained(answer: Answer) -> Status:
+    """Say how far the agents were that gave an answer."""
+    return Status(answer["steps"], answer.get("planned", answer["steps"]))
+
+
 def status(folder: Path) -> Status:
     """Say how far a run is; a damaged one is refused."""
     if not (folder / checkpoint.CONFIG).is_file():
