@@ -221,3 +221,37 @@ def test_a_phone_shows_it_without_scrolling_sideways(made, tmp_path):
       seen.drawn = pixel("board1", 0.5, 0.5)[3];"""
     seen = visit(made, tmp_path, script, width=500)  # the narrowest it opens
     assert seen == {"errors": [], "wide": True, "drawn": 255}
+
+
+def test_a_browser_draws_each_agents_context_up_to_now(tmp_path):
+    """Two agents, a number each: one rises when teammates change, the other falls."""
+    film = {
+        "scenes": [[["controlled", 1.0, 1.0, 0.3, "", 1.0]]] * 5,
+        "group": [0, 0, 1, 1],
+        "swap": [False, False, True, False],
+        "present": [[True, True]] * 4,
+        "earned": [0.0, 0.0, 0.5, 0.5, 1.0],
+        "context": [[[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [0.0]], [[1.0], [0.0]]],
+    }
+    stage = {"extent": [0, 2, 0, 2], "cells": True, "horizon": 4}
+    path = tmp_path / "page.html"
+    path.write_text(page("x", [], {"toy": stage | {"methods": {"m": [film]}}}))
+    script = """
+      const ink = (x, y) => {  // how much is drawn there, three pixels up and down
+        const canvas = document.getElementById("thought0");
+        const at = [x * canvas.width, y * canvas.height - 3, 1, 7];
+        const data = [...canvas.getContext("2d").getImageData(...at).data];
+        return data.filter((v, i) => i % 4 === 3 && v).length;
+      };
+      const places = [[0.2, 0.46], [0.7, 0.04], [0.2, 0.54], [0.7, 0.96]];
+      const look = () => places.map(([x, y]) => ink(x, y) > 0);
+      const scrub = document.getElementById("scrub");
+      scrub.value = 1; scrub.dispatchEvent(new Event("input")); seen.before = look();
+      scrub.value = 3; scrub.dispatchEvent(new Event("input")); seen.after = look();
+      seen.empty = [ink(0.2, 0.2), ink(0.7, 0.75)];
+      seen.game = document.getElementById("where").hidden;
+    """
+    seen = visit(path, tmp_path, script)
+    assert seen["errors"] == [] and seen["empty"] == [0, 0] and seen["game"]
+    assert seen["before"] == [True, False, True, False]
+    assert seen["after"] == [True, True, True, True]
