@@ -24,7 +24,7 @@ HEADS = (
 )
 LAGS = (0, 2, 4, 7)  # steps after a change that are shown of what memories know
 KNOWING = (
-    *("env", "method", "variance within", "jump"),
+    *("env", "method", "variance within", "jump", "type, by chance"),
     *(f"type, {lag} after" for lag in LAGS),
 )
 DOTS = 300  # of a method's contexts
@@ -138,6 +138,8 @@ def contents(
         "groups and are told their type, and by best responses that take turns, or "
         "where there are none by the groups' own teams, with which they grew up."
     )
+    games = list(dict.fromkeys(row["env"] for row in rows))
+    rows.sort(key=lambda row: (games.index(row["env"]), CHANGES.index(row["change"])))
     cells = [words(row) for row in rows]
     parts += [heading("Returns", about), grid(HEADS, cells)]
     if lines:
@@ -227,7 +229,7 @@ def inside(minds: Minds, episodes: int) -> tuple[list[str], list[tuple[str, ...]
         name = f"{place}: {name_of(method)}" if several else method
         facts = subject.facts(episodes)
         named = (facts[f"type after {lag}"] for lag in LAGS)
-        known = (facts["within"], facts["jump"], *named)
+        known = (facts["within"], facts["jump"], facts["type by chance"], *named)
         words = ("" if np.isnan(x) else f"{x:.2f}" for x in known)
         rows.append((place, method, *words))
         seen = subject.watch("validation", "U[5,8]", episodes)
