@@ -15,13 +15,14 @@ import pytest
 from fastap.cli import main
 from fastap.commands import reproduce, study
 from fastap.experiments.assess import Question
-from fastap.experiments.measure import answers, costs, curves, status
+from fastap.experiments.measure import answers, costs, curves, finals, status
 from fastap.experiments.study import (
     EXPERIMENTS,
     NEIGHBOURS,
     PAPER,
     Cohort,
     printed,
+    printed_difference,
 )
 from fastap.experiments.thoughts import guessed
 from fastap.problem.spec import Mistake
@@ -38,7 +39,8 @@ TABLES = {
 }
 MORE = {"difference-lbf-costs", "table1-lbf-improvement"}
 PRINTED = {
-    *("table1-lbf", "table1-lbf-improvement", "difference-lbf", "context-lbf"),
+    *("main", "table1-lbf", "table1-lbf-improvement", "difference-lbf"),
+    *("ablations-lbf", "sensitivity-lbf", "context-lbf"),
     *("crossplay-lbf", "embeddings-lbf"),
 }
 
@@ -150,6 +152,26 @@ def test_what_change_costs_is_worked_out_by_hand():
     losses = [one | {"returns": [-x for x in one["returns"]]} for one in found]
     worse, _ = (one.row() for one in costs(losses))
     assert worse["of the best"] == pytest.approx(0.4)  # a share of its absolute value
+
+
+def test_the_end_of_a_curve_is_its_last_five_points():
+    """Two seeds, seven points; the first two would change the mean, if they counted."""
+    rows = [
+        {"env": "lbf", "method": "qmix", "change": "stationary", "pool": "validation"}
+        | {"seed": seed, "step": step, "return": 9.0 if step < 2 else step + seed}
+        for step in reversed(range(7))
+        for seed in (0, 2)
+    ]
+    others = [row | {"pool": "train", "return": 99.0} for row in rows]
+    (end,) = finals(rows + others, ("qmix", "liam"))
+    assert (end["mean"], end["std"], end["seeds"]) == (5.0, 1.0, 2)
+    assert finals([], ("qmix",)) == []
+
+
+def test_the_paper_says_what_change_costs():
+    assert printed_difference("fastap") == "-0.080"
+    assert printed_difference("odits") == "-0.285"
+    assert printed_difference("oracle") == ""
 
 
 def test_costs_are_of_the_same_scores(made):

@@ -157,9 +157,11 @@ class Study:
         return found
 
     def tabulate(self, name: str, title: str, rows: Sequence[Row]) -> None:
-        """Print rows as a table, and write it for a paper."""
+        """Print rows as a table, if there are any, and write it for a paper."""
         from fastap.report.page import latex
 
+        if not rows:
+            return
         write = lambda x: f"{x:.3f}" if isinstance(x, float) else str(x)
         heads, cells = list(rows[0]), [[*map(write, row.values())] for row in rows]
         table = Table(*heads, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
@@ -179,25 +181,37 @@ class Study:
 
 
 def main_figure(study: Study) -> None:
-    """Draw the learning curves of all methods."""
-    from fastap.experiments.measure import curves
+    """Draw the learning curves of all methods, and tell where they end."""
+    from fastap.experiments.measure import LATE, curves, finals
     from fastap.experiments.study import EXPERIMENTS
     from fastap.report.figures import learning_curves
 
-    experiment, rows = EXPERIMENTS["main"], []
+    experiment, rows, last = EXPERIMENTS["main"], [], []
     found = study.runs("main")
     for env, folders in found.items():
         mine = [row for folder in folders for row in curves(folder, env)]
         study.keep(f"main-{env}", mine)
         rows += mine
+        last += [one | paper(one) for one in finals(mine, experiment.methods)]
+    title = f"validation groups, mean of the last {LATE} points"
+    study.tabulate("main", title, last)
     curves_of = (rows, experiment.methods, list(found), "validation")
     study.draw("main", learning_curves(*curves_of))
+
+
+def paper(row: Row) -> Row:
+    """Return what the paper's table 1 says of a method, which is about lbf."""
+    from fastap.experiments.study import printed
+
+    known = row["env"] == "lbf"
+    return {"paper": printed(row["change"], row["method"]) if known else ""}
 
 
 def difference(study: Study) -> None:
     """Draw what change costs: the paper's measure, and that of policies alone."""
     from fastap.experiments.assess import reach
     from fastap.experiments.measure import costs
+    from fastap.experiments.study import printed_difference
     from fastap.report.figures import bars
 
     panels: dict[str, dict[str, np.ndarray]] = {}
@@ -208,7 +222,9 @@ def difference(study: Study) -> None:
         paid = costs(answers)
         rows = [one.row() for one in paid]
         study.keep(f"difference-{env}-costs", rows)
-        study.tabulate(f"difference-{env}", f"{env}: what change costs", rows)
+        known = printed_difference if env == "lbf" else lambda method: ""
+        shown = [row | {"paper": known(row["method"])} for row in rows]
+        study.tabulate(f"difference-{env}", f"{env}: what change costs", shown)
         scaled = lambda lost, whole=whole: lost / (whole or 1.0)
         panels[f"{where}: change - no change"] = {
             one.method: scaled(one.difference) for one in paid
@@ -219,36 +235,40 @@ def difference(study: Study) -> None:
     study.draw("difference", bars(panels, "from random agents to the best known"))
 
 
-def table_one(study: Study) -> None:
-    """Print table 1, the paper's numbers beside ours."""
-    from fastap.experiments.study import EXPERIMENTS, printed
+def side_by_side(study: Study, name: str, env: str, answers: Sequence[Row]) -> None:
+    """Print our scores, what they are held against, and the paper's beside them."""
+    from fastap.experiments.study import EXPERIMENTS
 
-    experiment = EXPERIMENTS["table1"]
-    for env, answers in study.judged("table1").items():
-        rows: list[Row] = []
-        for change in experiment.changes:
-            here = [one for one in answers if one["change"] == change]
-            ours = {(one["method"], one["memory"]): words(one) for one in here}
-            for one in here:
-                ours |= {(w, one["memory"]): f"{x:.3f}" for w, x in beside(one)}
-            known = {who for who, _ in ours}
-            for who in (*experiment.methods, *(w for w in BESIDE if w in known)):
-                cells = {
-                    f"ours, {memory}": ours.get((who, memory), "no run")
-                    for memory in experiment.memories
-                }
-                paper = {"paper": printed(change, who)}
-                rows.append({"change": change, "method": who} | cells | paper)
-        study.tabulate(f"table1-{env}", f"{env}, held-out", rows)
-        better = beaten([a for a in answers if a["memory"] == "fresh"])
-        study.keep(f"table1-{env}-improvement", better)
-        title = "how probably a seed of Fastap is better"
-        study.tabulate(f"table1-{env}-improvement", title, better)
+    experiment, rows = EXPERIMENTS[name], []
+    for change in experiment.changes:
+        here = [one for one in answers if one["change"] == change]
+        ours = {(one["method"], one["memory"]): words(one) for one in here}
+        for one in here:
+            ours |= {(w, one["memory"]): f"{x:.3f}" for w, x in beside(one)}
+        known = {who for who, _ in ours}
+        for who in (*experiment.methods, *(w for w in BESIDE if w in known)):
+            cells = {
+                f"ours, {memory}": ours.get((who, memory), "no run")
+                for memory in experiment.memories
+            }
+            theirs = paper({"env": env, "change": change, "method": who})
+            rows.append({"change": change, "method": who} | cells | theirs)
+    study.tabulate(f"{name}-{env}", f"{env}, held-out", rows)
 
 
 def words(answer: Row) -> str:
     """Write a score as the paper does."""
     return f"{answer['mean']:.3f}±{answer['std']:.3f}"
+
+
+def table_one(study: Study) -> None:
+    """Print table 1, the paper's numbers beside ours."""
+    for env, answers in study.judged("table1").items():
+        side_by_side(study, "table1", env, answers)
+        better = beaten([a for a in answers if a["memory"] == "fresh"])
+        study.keep(f"table1-{env}-improvement", better)
+        title = "how probably a seed of Fastap is better"
+        study.tabulate(f"table1-{env}-improvement", title, better)
 
 
 def beaten(answers: Sequence[Row]) -> list[Row]:
@@ -275,9 +295,9 @@ def by_method(name: str) -> Callable[[Study], None]:
         from fastap.experiments.study import EXPERIMENTS
         from fastap.report.figures import bars
 
-        found = study.judged(name)
         panels, lines = {}, {}
-        for env, answers in found.items():
+        for env, answers in study.judged(name).items():
+            side_by_side(study, name, env, answers)
             for change in EXPERIMENTS[name].changes:
                 here = [one for one in answers if one["change"] == change]
                 score = {one["method"]: np.array(one["returns"]) for one in here}

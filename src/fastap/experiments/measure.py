@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from fastap.evaluation.statistics import interval
+from fastap.evaluation.statistics import interval, spread
 from fastap.experiments.assess import Answer, Question, assess
 from fastap.experiments.yardsticks import seal
 from fastap.problem.schedule import parse
@@ -23,6 +23,7 @@ from fastap.training import checkpoint
 from fastap.training.train import POOLS, course
 
 Rows = list[dict[str, Any]]
+LATE = 5  # points of a curve that say where it ends
 YARDSTICKS = ("floor", "told", "switching", "own", "ceiling")  # to hold scores against
 
 
@@ -81,6 +82,27 @@ def curves(folder: Path, env: str) -> Rows:
     except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
         raise Mistake(f"{path} is damaged or missing; train that run anew.") from error
     return rows
+
+
+def finals(rows: Rows, methods: Sequence[str], pool: str = "validation") -> Rows:
+    """Say where curves end: over seeds, mean and deviation of their last points."""
+    found = Rows()
+    for change in dict.fromkeys(row["change"] for row in rows):
+        for method in methods:
+            ends: dict[int, list[float]] = {}
+            for row in sorted(rows, key=lambda row: row["step"]):
+                if (row["method"], row["change"], row["pool"]) == (
+                    method,
+                    change,
+                    pool,
+                ):
+                    ends.setdefault(row["seed"], []).append(row["return"])
+            if ends:
+                each = np.array([np.mean(points[-LATE:]) for points in ends.values()])
+                score = dict(zip(("mean", "std"), spread(each), strict=True))
+                who = {"env": rows[0]["env"], "change": change, "method": method}
+                found.append(who | {"seeds": len(each)} | score)
+    return found
 
 
 def is_change(text: str) -> bool:

@@ -162,3 +162,10 @@ def printed(change: str, method: str) -> str:
     if change not in PAPER or method not in COLUMNS:
         return ""
     return PAPER[change].split()[COLUMNS.index(method)]
+
+
+def printed_difference(method: str) -> str:
+    """Return what change costs by the paper's table 1, or nothing."""
+    both = (printed(change, method) for change in ("U[5,8]", "stationary"))
+    scores = [float(text.partition("±")[0]) for text in both if text]
+    return f"{scores[0] - scores[1]:.3f}" if scores else ""
