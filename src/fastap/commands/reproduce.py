@@ -15,7 +15,8 @@ from fastap.commands.edge import ZooName, check_range, hasty, heard, prepare, so
 from fastap.commands.learnability import learn
 from fastap.commands.ratio import ratio
 from fastap.commands.scenes import context, crossplay, embeddings, snapshot, transfer
-from fastap.commands.study import Study, by_method, difference, main_figure, table_one
+from fastap.commands.study import Study
+from fastap.commands.tables import by_method, difference, main_figure, table_one
 from fastap.envs import ENVIRONMENTS
 from fastap.problem.schedule import parse
 from fastap.training.settings import Preset

@@ -4,17 +4,15 @@ import dataclasses
 import itertools
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from fastap.commands.edge import Enough
-from fastap.commands.evaluate import BESIDE, beside
 from fastap.commands.train import Train, facts
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
@@ -164,7 +162,8 @@ class Study:
             return
         write = lambda x: f"{x:.3f}" if isinstance(x, float) else str(x)
         heads, cells = list(rows[0]), [[*map(write, row.values())] for row in rows]
-        table = Table(*heads, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+        columns = [Column(head, overflow="fold") for head in heads]
+        table = Table(*columns, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
         first = [line[0] for line in cells]
         for k, line in enumerate(cells):  # what has the same name stands together
             last = len(set(first)) < len(first) and [first[k]] != first[k + 1 : k + 2]
@@ -178,131 +177,3 @@ class Study:
 
         save_figure(figure, self.out / f"{name}.png")
         self.console.print(f"Wrote {self.out / name}.png.")
-
-
-def main_figure(study: Study) -> None:
-    """Draw the learning curves of all methods, and tell where they end."""
-    from fastap.experiments.measure import LATE, curves, finals
-    from fastap.experiments.study import EXPERIMENTS
-    from fastap.report.figures import learning_curves
-
-    experiment, rows, last = EXPERIMENTS["main"], [], []
-    found = study.runs("main")
-    for env, folders in found.items():
-        mine = [row for folder in folders for row in curves(folder, env)]
-        study.keep(f"main-{env}", mine)
-        rows += mine
-        last += [one | paper(one) for one in finals(mine, experiment.methods)]
-    title = f"validation groups, mean of the last {LATE} points"
-    study.tabulate("main", title, last)
-    curves_of = (rows, experiment.methods, list(found), "validation")
-    study.draw("main", learning_curves(*curves_of))
-
-
-def paper(row: Row) -> Row:
-    """Return what the paper's table 1 says of a method, which is about lbf."""
-    from fastap.experiments.study import printed
-
-    known = row["env"] == "lbf"
-    return {"paper": printed(row["change"], row["method"]) if known else ""}
-
-
-def difference(study: Study) -> None:
-    """Draw what change costs: the paper's measure, and that of policies alone."""
-    from fastap.experiments.assess import reach
-    from fastap.experiments.measure import costs
-    from fastap.experiments.study import printed_difference
-    from fastap.report.figures import bars
-
-    panels: dict[str, dict[str, np.ndarray]] = {}
-    for env, answers in study.judged("difference").items():
-        still = next(one for one in answers if one["change"] == "stationary")
-        whole = reach(still["floor"], still["ceiling"])
-        where = env if whole else f"{env}, in units of return"
-        paid = costs(answers)
-        rows = [one.row() for one in paid]
-        study.keep(f"difference-{env}-costs", rows)
-        known = printed_difference if env == "lbf" else lambda method: ""
-        shown = [row | {"paper": known(row["method"])} for row in rows]
-        study.tabulate(f"difference-{env}", f"{env}: what change costs", shown)
-        scaled = lambda lost, whole=whole: lost / (whole or 1.0)
-        panels[f"{where}: change - no change"] = {
-            one.method: scaled(one.difference) for one in paid
-        }
-        panels[f"{where}: change - same group"] = {
-            one.method: scaled(-one.policies) for one in paid
-        }
-    study.draw("difference", bars(panels, "from random agents to the best known"))
-
-
-def side_by_side(study: Study, name: str, env: str, answers: Sequence[Row]) -> None:
-    """Print our scores, what they are held against, and the paper's beside them."""
-    from fastap.experiments.study import EXPERIMENTS
-
-    experiment, rows = EXPERIMENTS[name], []
-    for change in experiment.changes:
-        here = [one for one in answers if one["change"] == change]
-        ours = {(one["method"], one["memory"]): words(one) for one in here}
-        for one in here:
-            ours |= {(w, one["memory"]): f"{x:.3f}" for w, x in beside(one)}
-        known = {who for who, _ in ours}
-        for who in (*experiment.methods, *(w for w in BESIDE if w in known)):
-            cells = {
-                f"ours, {memory}": ours.get((who, memory), "no run")
-                for memory in experiment.memories
-            }
-            theirs = paper({"env": env, "change": change, "method": who})
-            rows.append({"change": change, "method": who} | cells | theirs)
-    study.tabulate(f"{name}-{env}", f"{env}, held-out", rows)
-
-
-def words(answer: Row) -> str:
-    """Write a score as the paper does."""
-    return f"{answer['mean']:.3f}±{answer['std']:.3f}"
-
-
-def table_one(study: Study) -> None:
-    """Print table 1, the paper's numbers beside ours."""
-    for env, answers in study.judged("table1").items():
-        side_by_side(study, "table1", env, answers)
-        better = beaten([a for a in answers if a["memory"] == "fresh"])
-        study.keep(f"table1-{env}-improvement", better)
-        title = "how probably a seed of Fastap is better"
-        study.tabulate(f"table1-{env}-improvement", title, better)
-
-
-def beaten(answers: Sequence[Row]) -> list[Row]:
-    """Say how probably a seed of Fastap beats one of another method."""
-    from fastap.evaluation.statistics import improvement
-
-    rows: list[Row] = []
-    returns = lambda method: [
-        np.array(one["returns"]) for one in answers if one["method"] == method
-    ]
-    for method in dict.fromkeys(one["method"] for one in answers):
-        if method != "fastap" and len(returns(method)) == len(returns("fastap")):
-            both = returns("fastap"), returns(method)
-            chance, low, high = improvement(*both, same=True)  # rows of one table
-            found = {"probability": chance, "low": low, "high": high}
-            rows.append({"against": method} | found)
-    return rows
-
-
-def by_method(name: str) -> Callable[[Study], None]:
-    """Draw the scores of an experiment's methods as bars."""
-
-    def draw(study: Study) -> None:
-        from fastap.experiments.study import EXPERIMENTS
-        from fastap.report.figures import bars
-
-        panels, lines = {}, {}
-        for env, answers in study.judged(name).items():
-            side_by_side(study, name, env, answers)
-            for change in EXPERIMENTS[name].changes:
-                here = [one for one in answers if one["change"] == change]
-                score = {one["method"]: np.array(one["returns"]) for one in here}
-                panels[f"{env}, {change}"] = score
-                lines[f"{env}, {change}"] = dict(beside(here[0] if here else {}))
-        study.draw(name, bars(panels, "return, held-out groups", lines))
-
-    return draw
