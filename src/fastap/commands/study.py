@@ -127,7 +127,10 @@ class Study:
                     raise Enough("the time is over; say it again to go on.")
                 answered += answers(folder, asked)
             found[env] = [
-                one for one in answered if one["method"] in experiment.methods
+                one
+                for method in experiment.methods
+                for one in answered
+                if one["method"] == method
             ]
             self.keep(f"{name}-{env}", list(scores(found[env])))
             self.keep(f"{name}-{env}-summary", list(summaries(found[env])))

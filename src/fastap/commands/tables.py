@@ -42,7 +42,8 @@ def difference(study: Study) -> None:
     from fastap.experiments.study import printed_difference
     from fastap.report.figures import bars
 
-    panels: dict[str, dict[str, np.ndarray]] = {}
+    rest: dict[str, dict[str, np.ndarray]] = {}
+    same: dict[str, dict[str, np.ndarray]] = {}
     for env, answers in study.judged("difference").items():
         still = next(one for one in answers if one["change"] == "stationary")
         whole = reach(still["floor"], still["ceiling"])
@@ -54,18 +55,21 @@ def difference(study: Study) -> None:
         shown = [shortly(row) | {"paper": known(row["method"])} for row in rows]
         study.tabulate(f"difference-{env}", f"{env}: what change costs", shown)
         scaled = lambda lost, whole=whole: lost / (whole or 1.0)
-        panels[f"{where}: change - no change"] = {
+        rest[f"{where}: change - no change"] = {
             one.method: scaled(one.difference) for one in paid
         }
-        panels[f"{where}: change - same group"] = {
+        same[f"{where}: change - same group"] = {
             one.method: scaled(-one.policies) for one in paid
         }
-    study.draw("difference", bars(panels, "from random agents to the best known"))
+    title = "from random agents to the best known"
+    study.draw("difference", bars(rest | same, title, down=2))
 
 
 def shortly(row: Row) -> Row:
     """Write what change costs as a table shows it, intervals in brackets."""
-    sure = lambda *names: "{:.3g} ({:.3g} to {:.3g})".format(*(row[n] for n in names))
+    sure = lambda *names: "{:#.3g} ({:#.3g} to {:#.3g})".format(
+        *(row[n] for n in names)
+    )
     return {
         "method": row["method"],
         "change - no change": sure("difference", "low", "high"),
@@ -134,14 +138,15 @@ def by_method(name: str) -> Callable[[Study], None]:
         from fastap.experiments.study import EXPERIMENTS
         from fastap.report.figures import bars
 
-        panels, lines = {}, {}
-        for env, answers in study.judged(name).items():
+        found, panels, lines = study.judged(name), {}, {}
+        for env, answers in found.items():
             side_by_side(study, name, env, answers)
             for change in EXPERIMENTS[name].changes:
                 here = [one for one in answers if one["change"] == change]
                 score = {one["method"]: np.array(one["returns"]) for one in here}
                 panels[f"{env}, {change}"] = score
                 lines[f"{env}, {change}"] = dict(beside(here[0] if here else {}))
-        study.draw(name, bars(panels, "return, held-out groups", lines))
+        title = "return, held-out groups"
+        study.draw(name, bars(panels, title, lines, down=len(found)))
 
     return draw

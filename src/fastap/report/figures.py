@@ -98,14 +98,18 @@ def bars(
     panels: Mapping[str, Mapping[str, np.ndarray]],
     title: str,
     lines: Mapping[str, Mapping[str, float]] | None = None,
+    down: int = 1,
 ) -> Figure:
     """Draw one bar for each method in each panel, every seed as a dot.
 
-    What they are to be compared with, panel by panel, is drawn as lines.
+    What they are to be compared with, panel by panel, is drawn as lines. Panels
+    stand in so many rows, all of a length.
     """
-    figure = Figure(figsize=(3.4 * len(panels) + 1.2, 3.4), layout="constrained")
-    grid = figure.subplots(1, len(panels), squeeze=False)
-    for ax, (panel, scores) in zip(grid[0], panels.items(), strict=True):
+    across = len(panels) // down
+    size = (3.4 * across + 1.2, 3.4 * down)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False)
+    for ax, (panel, scores) in zip(grid.flat, panels.items(), strict=True):
         dress(ax, panel)
         if not scores:
             empty(ax)
@@ -120,7 +124,8 @@ def bars(
         ax.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
         ax.axhline(0, color=INK, lw=0.6)
         mark_lines(ax, (lines or {}).get(panel, {}))
-    grid[0, 0].set_ylabel(title, color=INK, fontsize=8)
+    for ax in grid[:, 0]:
+        ax.set_ylabel(title, color=INK, fontsize=8)
     return figure
 
 
