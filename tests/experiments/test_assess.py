@@ -151,7 +151,19 @@ def test_a_zoo_that_has_no_yardsticks_has_a_floor_and_own_teams(ready, monkeypat
     case = Case(dataclasses.replace(ready, zoo=bare), None, Question((), episodes=40))
     found = beside(case, "stationary")
     assert found.keys() == {"own"} and found["own"] > 0.8 > case.floor("stationary")
+    assert case.ceiling == found["own"]
+    monkeypatch.setattr("fastap.experiments.assess.own", lambda *_: None)
     assert case.ceiling == best(bare, case.members)
+
+
+def test_the_ceiling_is_the_best_that_is_known(ready, monkeypatch):
+    case = Case(ready, None, Question((), episodes=40))
+    for switching, own, top in ((0.5, 0.6, 0.6), (0.5, 0.4, 0.5), (None, -3, -3)):
+        for name, score in (("switching", switching), ("own", own)):
+            monkeypatch.setattr(
+                f"fastap.experiments.assess.{name}", lambda *_, score=score: score
+            )
+        assert case.ceiling == top
 
 
 def test_runs_that_are_held_against_others_stand_apart(answers):

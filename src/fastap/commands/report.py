@@ -135,8 +135,8 @@ def contents(
     about = (
         f"Greedy play beside held-out groups, {episodes} episodes for each seed. The "
         "same are played by random agents, by agents that were trained beside these "
-        "groups and are told their type, and by best responses that take turns, or "
-        "where there are none by the groups' own teams, with which they grew up."
+        "groups and are told their type, by best responses that take turns, and by "
+        "the groups' own teams, with which they grew up, in turn too."
     )
     games = list(dict.fromkeys(row["env"] for row in rows))
     rows.sort(key=lambda row: (games.index(row["env"]), CHANGES.index(row["change"])))

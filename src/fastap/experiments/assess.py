@@ -74,9 +74,10 @@ class Case:
 
     @property
     def ceiling(self) -> float | None:
-        """What the best responses to these groups earn, or the best self-play."""
-        known = switching(self.spot, "stationary")
-        return best(self.ready.zoo, self.members) if known is None else known
+        """What the best earn who know these groups, or else the best self-play."""
+        found = (judge(self.spot, "stationary") for judge in (switching, own))
+        known = [score for score in found if score is not None]
+        return max(known) if known else best(self.ready.zoo, self.members)
 
     def parts(self) -> dict[str, Int[np.ndarray, " k"]]:
         """Split the groups: of types that were met in training, and of others."""
@@ -153,16 +154,18 @@ def reach(floor: float, ceiling: float | None) -> float | None:
 
 
 def beside(case: Case, change: str) -> Answer:
-    """Return what there is to compare with: told teams and best responses, if any.
+    """Return what there is to compare with, of what there is.
 
-    Those who are told were trained with changes if the run was, or without. Where
-    there are no best responses, the groups' own teams take their place.
+    Agents that are told the type, trained with changes if the run was, or without;
+    best responses; and the groups' own teams.
     """
     spot, trained = case.spot, parse(case.ready.settings.train_change)
     way = WAYS[not isinstance(trained.when, Never)]
-    found = {"told": told(spot, change, way), "switching": switching(spot, change)}
-    if found["switching"] is None:
-        found["own"] = own(spot, change)
+    found = {
+        "told": told(spot, change, way),
+        "switching": switching(spot, change),
+        "own": own(spot, change),
+    }
     return {name: value for name, value in found.items() if value is not None}
 
 

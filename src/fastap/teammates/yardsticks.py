@@ -175,7 +175,7 @@ def in_turn(zoo: Zoo, members: Sequence[int], teams: Model) -> Responses:
 def own_teams(zoo: Zoo, members: Sequence[int]) -> Responses | None:
     """Take from each group that learnt the agents with which it grew up.
 
-    They are no best responses, but the nearest that needs no training.
+    Nobody trained them for it, but often they earn more than who was.
     """
     if not isinstance(zoo.policy, Population):
         return None
