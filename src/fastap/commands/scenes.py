@@ -134,7 +134,8 @@ def embeddings(study: Study) -> None:
             (result,) = labels.label(zoo, watched, steps, 1, tell)
         facts = labels.report(zoo, result)
         kept = ("clusters", "ari", "silhouette", "evidence", "worth_of_the_code")
-        rows: list[Row] = [{"groups": total} | {key: facts[key] for key in kept}]
+        found = {key.replace("_", " "): facts[key] for key in kept}
+        rows: list[Row] = [{"groups": total} | found]
         study.keep(f"embeddings-{env}", rows)
         study.tabulate(f"embeddings-{env}", f"{env}: Algorithm 1", rows)
         study.draw(f"embeddings-{env}", plane(zoo, result))

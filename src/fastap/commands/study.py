@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Column, Table
@@ -163,7 +164,8 @@ class Study:
 
         if not rows:
             return
-        write = lambda x: f"{x:.3f}" if isinstance(x, float) else str(x)
+        number = lambda x: "" if np.isnan(x) else f"{x:.3f}"
+        write = lambda x: number(x) if isinstance(x, float) else str(x)
         heads, cells = list(rows[0]), [[*map(write, row.values())] for row in rows]
         columns = [Column(head, overflow="fold") for head in heads]
         table = Table(*columns, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
