@@ -11,11 +11,20 @@ import tarfile
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from fastap.cli import main
 from fastap.commands import reproduce, study
+from fastap.commands.tables import shortly
 from fastap.experiments.assess import Question
-from fastap.experiments.measure import answers, costs, curves, finals, status
+from fastap.experiments.measure import (
+    answers,
+    costs,
+    curves,
+    finals,
+    recorded,
+    status,
+)
 from fastap.experiments.study import (
     EXPERIMENTS,
     NEIGHBOURS,
@@ -39,7 +48,7 @@ TABLES = {
 }
 MORE = {"difference-lbf-costs", "table1-lbf-improvement"}
 PRINTED = {
-    *("main", "table1-lbf", "table1-lbf-improvement", "difference-lbf"),
+    *("main-lbf", "table1-lbf", "table1-lbf-improvement", "difference-lbf"),
     *("ablations-lbf", "sensitivity-lbf", "context-lbf"),
     *("crossplay-lbf", "embeddings-lbf"),
 }
@@ -109,6 +118,7 @@ def test_tables_have_a_row_for_each_cell_and_seed(made):
     assert list(rows[0])[:8] == [*columns, "return"]
     for row in rows:  # what anybody can earn, on the same episodes
         assert float(row["floor"]) < float(row["told"]) < 1
+        assert float(row["floor"]) < float(row["own"]) <= float(row["ceiling"])
         assert float(row["floor"]) < float(row["switching"]) <= float(row["ceiling"])
 
 
@@ -126,6 +136,8 @@ def test_the_main_figure_of_another_environment(tmp_path, monkeypatch):
     assert {row["change"] for row in rows} == {"stationary", "U[5,8]"}
     assert all(-300 < float(row["return"]) < 0 for row in rows)
     assert (out / "main.png").is_file()
+    lines = (out / "main-cn.tex").read_text().splitlines()
+    assert sum(line.endswith(r"&  \\") for line in lines) == 4  # no paper about it
 
 
 def test_what_change_costs_is_worked_out_by_hand():
@@ -143,12 +155,15 @@ def test_what_change_costs_is_worked_out_by_hand():
         for (method, change), scores in returns.items()
     ]
     qmix, oracle = (one.row() for one in costs(found))
-    assert qmix["difference"] == pytest.approx(-0.2)
+    assert qmix["less none"] == pytest.approx(-0.2)
     assert (qmix["low"], qmix["high"]) == pytest.approx((-0.3, -0.1))
     assert qmix["of the best"] == pytest.approx(-0.4)
-    assert qmix["cost of policies"] == pytest.approx(0, abs=1e-9)
+    assert qmix["less same"] == pytest.approx(0, abs=1e-9)
     assert oracle["of the best"] == pytest.approx(-0.8)
-    assert oracle["cost of policies"] == pytest.approx(0.3)
+    assert oracle["less same"] == pytest.approx(-0.3)
+    shown = shortly(qmix, "-0.263")
+    assert shown["change - no change"] == "-0.200 (-0.300 to -0.100)"
+    assert list(shown).index("paper") == 2
     losses = [one | {"returns": [-x for x in one["returns"]]} for one in found]
     worse, _ = (one.row() for one in costs(losses))
     assert worse["of the best"] == pytest.approx(0.4)  # a share of its absolute value
@@ -158,7 +173,11 @@ def test_the_end_of_a_curve_is_its_last_five_points():
     """Two seeds, seven points; the first two would change the mean, if they counted."""
     rows = [
         {"env": "lbf", "method": "qmix", "change": "stationary", "pool": "validation"}
-        | {"seed": seed, "step": step, "return": 9.0 if step < 2 else step + seed}
+        | {
+            "seed": seed,
+            "step": step,
+            "return": 9.0 if step < 2 else float(step + seed),
+        }
         for step in reversed(range(7))
         for seed in (0, 2)
     ]
@@ -166,6 +185,23 @@ def test_the_end_of_a_curve_is_its_last_five_points():
     (end,) = finals(rows + others, ("qmix", "liam"))
     assert (end["mean"], end["std"], end["seeds"]) == (5.0, 1.0, 2)
     assert finals([], ("qmix",)) == []
+
+
+def test_tables_leave_out_what_is_not_a_number(tmp_path):
+    here = study.Study(tmp_path, "smoke", Console(file=io.StringIO()), None)
+    here.tabulate("odd", "title", [{"who": "qmix", "jump": float("nan"), "n": 2}])
+    assert r"qmix &  & 2 \\" in (tmp_path / "odd.tex").read_text()
+    here.tabulate("none", "title", [])
+    assert not (tmp_path / "none.tex").exists()
+
+
+@pytest.mark.parametrize(
+    ("zoo", "env", "words"),
+    [(None, "lbf", ".562±.012"), ("lbf-conventions", "lbf", ""), (None, "cn", "")],
+)
+def test_the_paper_is_about_the_zoo_of_lbf(tmp_path, zoo, env, words):
+    here = study.Study(tmp_path, "smoke", Console(), None, zoo)
+    assert here.paper(env, "U[5,8]", "fastap") == words
 
 
 def test_the_paper_says_what_change_costs():
@@ -187,10 +223,10 @@ def test_costs_are_of_the_same_scores(made):
             ]
         )
         lost = mean("U[5,8]") - mean("stationary")
-        assert float(row["difference"]) == pytest.approx(lost)
+        assert float(row["less none"]) == pytest.approx(lost)
         assert float(row["low"]) <= lost + 1e-9 and lost - 1e-9 <= float(row["high"])
-        cost = mean("U[5,8]-same") - mean("U[5,8]")
-        assert float(row["cost of policies"]) == pytest.approx(cost)
+        policies = mean("U[5,8]") - mean("U[5,8]-same")
+        assert float(row["less same"]) == pytest.approx(policies)
 
 
 def test_crossplay_is_told_of_eight_groups_and_of_all(made):
@@ -212,6 +248,14 @@ def test_a_table_for_a_paper_has_the_papers_numbers(made):
     assert cell.endswith(r"& .562$\pm$.012 \\") and cell.count("&") == 4
     (told,) = (line for line in lines if line.startswith("U[3,3] & told &"))
     assert "no run" not in told and told.endswith(r"&  \\")
+
+
+def test_answers_that_meant_something_else_are_given_anew(made, monkeypatch):
+    run, changes = made / "runs" / "lbf-liam", EXPERIMENTS["difference"].changes
+    asked = Question(changes, "held-out", study.FEW["smoke"])
+    assert recorded(run, asked)
+    monkeypatch.setattr("fastap.experiments.measure.ANSWERS", 1)
+    assert recorded(run, asked) is None
 
 
 def test_curves_are_those_of_the_runs(made):
@@ -310,7 +354,6 @@ def test_a_run_says_how_far_it_is(made, tmp_path):
         ("table1", "--env cn", "table1 is about lbf; none of them was named"),
         ("table1", "--zoo cn", "table1 is about lbf; none of them was named"),
         ("main", "--env cn --zoo lbf", "The zoo 'lbf' is for lbf, not for cn"),
-        ("embeddings", "--env cn", "embeddings is about lbf; none of them was named"),
     ],
 )
 def test_an_experiment_about_others_says_so(tmp_path, capsys, what, more, words):
@@ -324,7 +367,11 @@ def test_a_zoo_says_where_it_is_trained_in():
     asked = reproduce.Reproduce("main", zoo="cn", preset="smoke")
     assert asked.trained_in() == ("cn",)
     assert reproduce.Reproduce("main", preset="smoke").trained_in() == ("lbf",)
-    assert len(reproduce.Reproduce("main", preset="quick").trained_in()) == 4
+    quick = reproduce.Reproduce("main", preset="quick").trained_in()
+    assert EXPERIMENTS["main"].among(quick) == ["lbf", "pp", "cn", "10m_vs_14m"]
+    assert EXPERIMENTS["crossplay"].among(quick) == ["lbf"]  # as in the paper
+    assert EXPERIMENTS["crossplay"].among(("cn", "pp")) == ["pp", "cn"]
+    assert EXPERIMENTS["table1"].among(("cn",)) == []
 
 
 def test_a_link_in_an_archive_is_refused(tmp_path, capsys):

@@ -8,8 +8,9 @@ import pytest
 from tests.report.browser import visit
 
 from fastap.cli import main
-from fastap.commands.report import labels
+from fastap.commands.naming import labels, places, runs_in
 from fastap.report.page import grid, latex, page
+from fastap.teammates import zoo as store
 from fastap.training import checkpoint
 from fastap.training.settings import settings
 from fastap.training.train import State, course
@@ -77,7 +78,7 @@ def test_methods_of_two_runs_are_told_apart(made):
         f"{run}: {method}" for run in ("done", "early") for method in ("oracle", "qmix")
     }
     assert set(films["methods"]) == names
-    rows = [row for row in rows_in(made.with_suffix(".csv")) if row["env"] == "lbf"]
+    rows = [row for row in rows_in(made.with_suffix(".csv")) if row["zoo"] == "lbf"]
     assert {row["method"] for row in rows} == names and len(rows) == 8
     assert made.with_suffix(".tex").read_text().count(r"\\") == 11
 
@@ -86,9 +87,12 @@ def test_games_are_told_apart(made):
     """A method of one game has its own name, whatever it is called in another."""
     assert set(films_in(made, "cn")["methods"]) == {"qmix"}
     assert films_in(made, "cn")["cells"] is False
-    rows = [row for row in rows_in(made.with_suffix(".csv")) if row["env"] == "cn"]
+    rows = [row for row in rows_in(made.with_suffix(".csv")) if row["zoo"] == "cn"]
     assert [row["method"] for row in rows] == ["qmix", "qmix"]
     assert all(float(row["IQM"]) < 0 for row in rows)
+    for row in rows:  # on a scale where less is lost
+        scores = [float(row[who]) for who in ("random", "told", "own team")]
+        assert scores == sorted(scores)
     text = made.read_text()
     for title in ("lbf, one change at[8]", "cn, one change at[12]", "cn, stationary"):
         assert title in text
@@ -97,7 +101,7 @@ def test_games_are_told_apart(made):
 def test_what_agents_know_is_beside_the_page_too(made):
     path = made.with_stem("report-memories")
     rows = rows_in(path.with_suffix(".csv"))
-    assert [row["env"] for row in rows] == ["lbf"] * 4 + ["cn"]
+    assert [row["zoo"] for row in rows] == ["lbf"] * 4 + ["cn"]
     for row in rows:
         assert 0 <= float(row["type, 4 after"]) <= 1
     assert path.with_suffix(".tex").read_text().count(r"\\") == 6
@@ -109,9 +113,36 @@ def test_a_run_called_after_a_method_keeps_its_name(tmp_path):
         if name == "lbf-weights":
             asked = settings("lbf", "fastap", "smoke", beside=("fastap:lce=10",))
         checkpoint.write_config(tmp_path / name, asked, {})
-    found = labels([tmp_path / n for n in ("lbf-fastap", "lbf-weights", "scratch")])
+    runs = [tmp_path / n for n in ("lbf-fastap", "lbf-weights", "scratch")]
     names = ["fastap", "lbf-weights: fastap", "fastap:lce=10", "scratch"]
-    assert list(found.values()) == names
+    assert list(labels(runs, places(runs)).values()) == names
+    checkpoint.write_config(tmp_path / "fastap", settings("lbf", "fastap", "smoke"), {})
+    two = [tmp_path / n for n in ("lbf-fastap", "fastap")]  # both are called so
+    assert list(labels(two, places(two)).values()) == ["lbf-fastap", "fastap"]
+
+
+def test_zoos_of_one_name_are_told_apart(tmp_path):
+    whole = store.load("lbf-conventions").manifest
+    for name, count in (("mine", 8), ("yours", 32)):
+        few = {"name": "zoo", "groups": whole["groups"][:count]}
+        store.save(tmp_path / name / "zoo", whole | few)
+    zoos = [tmp_path / name / "zoo" for name in ("mine", "yours")]
+    runs = [tmp_path / name for name in ("a", "b", "c")]
+    for run, zoo in zip(runs, (*zoos, "lbf"), strict=True):
+        asked = settings("lbf", "qmix", "smoke", zoo=str(zoo))
+        checkpoint.write_config(run, asked, {})
+    found = places(runs)
+    assert list(found.values()) == [*(f"zoo ({zoo})" for zoo in zoos), "lbf"]
+    assert places(runs[:1]) == {runs[0]: "zoo"}
+    assert set(labels(runs, found).values()) == {"qmix"}
+
+
+def test_a_study_is_shown_game_by_game(tmp_path):
+    for name, env in (("cn-qmix", "cn"), ("lbf-qmix", "lbf"), ("lbf-fastap", "lbf")):
+        asked = settings(env, name.partition("-")[2], "smoke")
+        checkpoint.write_config(tmp_path / "runs" / name, asked, {})
+    names = [run.name for run in runs_in(tmp_path)]
+    assert names == ["lbf-fastap", "lbf-qmix", "cn-qmix"]
 
 
 def test_the_page_says_what_agents_know_and_how_seeds_spread(made):
@@ -194,6 +225,7 @@ def test_a_browser_plays_scrubs_and_switches(made, tmp_path):
       scrub.value = 3; scrub.dispatchEvent(new Event("input")); seen.cn = said(0);
       seen.other = pixel("board1", {other});
       choose("place", "lbf"); seen.home = document.getElementById("left").value;
+      seen.others = document.getElementById("right").value;
       press(" "); seen.playing = document.getElementById("play").textContent;
       await wait(1000); seen.played = said(0);
       press(" "); seen.paused = document.getElementById("play").textContent;
@@ -211,6 +243,7 @@ def test_a_browser_plays_scrubs_and_switches(made, tmp_path):
     assert seen["episode"].startswith("step 0,") and seen["playing"] == "Pause"
     assert seen["elsewhere"].startswith("step 0,") and seen["there"] == "qmix"
     assert seen["cn"].startswith("step 3,") and seen["home"] == first
+    assert seen["others"] == second
     assert seen["other"] == [0x1F, 0x6F, 0xD6, 255]
     assert not seen["played"].startswith("step 0,") and seen["paused"] == "Play"
     assert seen["still"] and seen["wide"]

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastap.report.figures import bars, profiles, regrets
 from fastap.report.film import save_figure
 from fastap.report.plots import embeddings, heat_maps
 
@@ -35,3 +36,26 @@ def test_embeddings_get_an_ellipse_for_every_cluster(tmp_path):
     assert 3 < wide.height < 6  # two standard deviations to each side
     save_figure(figure, tmp_path / "plane.svg")
     assert (tmp_path / "plane.svg").read_text().startswith("<?xml")
+
+
+def test_a_method_has_one_colour_in_all_games():
+    """The legend names it once."""
+    lost = {"at[8]": {"regret": [0.1, 0.0]}}
+    told = (("lbf", "fastap-wo-mi"), ("pp", "liam"), ("pp", "fastap-wo-mi"))
+    rows = [
+        {"env": env, "method": method, "adaptation": lost, "returns": [0.1, 0.4]}
+        for env, method in told
+    ]
+    for figure in (regrets(rows), profiles(rows)):
+        lines = [line for ax in figure.axes for line in ax.get_lines()]
+        named = [line for line in lines if line.get_label() == "w/o MI"]
+        assert len(named) == 2
+        assert named[0].get_color() == named[1].get_color()
+
+
+def test_bars_stand_in_rows():
+    panels = {name: {"qmix": np.array([1.0, 2.0])} for name in "abcd"}
+    figure = bars(panels, "return", down=2)
+    places = [ax.get_subplotspec().get_geometry()[:3] for ax in figure.axes]
+    assert places == [(2, 2, k) for k in range(4)]
+    assert [bool(ax.get_ylabel()) for ax in figure.axes] == [True, False, True, False]

@@ -12,7 +12,7 @@ from rich.table import Table
 from fastap.commands.edge import ZooName, check_range, measured, prepare, progress
 from fastap.problem.spec import Mistake
 
-FEW = 8  # groups, as many as the paper shows
+SHOWN = 8  # groups, as many as in the paper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,8 +144,12 @@ def before_and_after(zoo: Any, label: Any) -> Any:
     matrix = np.array(measured(zoo.manifest, "matrix"))[np.ix_(pool, pool)]
     order = np.argsort(label, kind="stable")
     clusters = [f"cluster {m}" for m in np.unique(label)]
-    few = names[:FEW]
-    parts = [matrix[:FEW, :FEW], matrix[np.ix_(order, order)], by_label(matrix, label)]
+    few = names[:SHOWN]
+    parts = [
+        matrix[:SHOWN, :SHOWN],
+        matrix[np.ix_(order, order)],
+        by_label(matrix, label),
+    ]
     titles = [f"{len(few)} groups", f"all {len(pool)}, by cluster", "clusters"]
     return heat_maps(parts, titles, [few, [names[k] for k in order], clusters])
 
@@ -162,4 +166,4 @@ def plane(zoo: Any, labelled: Any) -> Any:
     codes = labels.in_pool_order(labelled)[:, :30]
     group = np.repeat(np.arange(len(pool)), codes.shape[1])
     points = codes.reshape(-1, codes.shape[-1])
-    return embeddings(points, group, labelled.labels(chosen), names, FEW)
+    return embeddings(points, group, labelled.labels(chosen), names, SHOWN)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,23 +12,22 @@ from rich.console import Console
 
 from fastap.commands.edge import check_range, prepare_file
 from fastap.commands.evaluate import BESIDE
-from fastap.envs import ENVIRONMENTS
+from fastap.commands.naming import Names, Places, labels, places, runs_in
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
 
 CHANGES = ("stationary", "U[5,8]")
 HEADS = (
-    *("env", "change", "method", "training", "seeds", "IQM", "95 %", "mean ± std"),
+    *("zoo", "change", "method", "training", "seeds", "IQM", "95 %", "mean ± std"),
     *("seen types", "unseen types", *BESIDE),
 )
 LAGS = (0, 2, 4, 7)  # steps after a change that are shown of what memories know
 KNOWING = (
-    *("env", "method", "variance within", "jump", "type, by chance"),
+    *("zoo", "method", "variance within", "jump", "type, by chance"),
     *(f"type, {lag} after" for lag in LAGS),
 )
 DOTS = 300  # of a method's contexts
 MOST = 5 * 2**20  # bytes of a page
-OURS = "fastap"  # comes first
 USUAL = 25  # steps of an episode
 
 
@@ -49,7 +47,8 @@ class Report:
     episodes: int = 200
     """How many episodes a score is the mean of."""
     replays: int = 4
-    """How many episodes can be played in the page."""
+    """How many episodes of each game can be played in the page; fewer if they are
+    long."""
     force: bool = False
     """Overwrite the page."""
 
@@ -63,11 +62,16 @@ class Report:
         prepare_file(self.out, self.force)
         for path, suffix in itertools.product(self.tables(), (".csv", ".tex")):
             prepare_file(path.with_suffix(suffix), self.force)
-        runs = [run for folder in self.folders for run in runs_in(folder)]
+        found = [run for folder in self.folders for run in runs_in(folder)]
+        runs = list(dict.fromkeys(found))
         if not runs:
             raise Mistake("Name at least one run, or a study that holds some.")
-        parts, cells = contents(runs, self.episodes)
-        minds = subjects(runs)
+        where = places(runs)
+        order = list(dict.fromkeys(where.values()))
+        runs.sort(key=lambda run: order.index(where[run]))
+        names = labels(runs, where)
+        parts, cells = contents(names, where, self.episodes)
+        minds = subjects(names, where)
         more, known = inside(minds, min(self.episodes, 200))
         films = replay(minds, self.replays) if self.replays else {}
         parts += [*more, heading("Replay")]
@@ -87,28 +91,8 @@ class Report:
         return self.out, self.out.with_stem(f"{self.out.stem}-memories")
 
 
-def runs_in(folder: Path) -> list[Path]:
-    """Find the runs of a folder: itself, or those of a study."""
-    from fastap.training.checkpoint import CONFIG, read_config
-
-    if (folder / CONFIG).is_file():
-        return [folder]
-    found = [path.parent for path in folder.glob(f"runs/*/{CONFIG}")]
-    if not found:
-        raise Mistake(f"{folder} is no run, and no study that holds any.")
-    game = lambda run: list(ENVIRONMENTS).index(read_config(run)[0].env)
-    return sorted(found, key=lambda run: (game(run), OURS not in run.name, run.name))
-
-
-def place_of(run: Path) -> str:
-    """Say where a run learnt: the name of its zoo, which is mostly its game's too."""
-    from fastap.training.checkpoint import read_config
-
-    return Path(read_config(run)[0].zoo).name
-
-
 def contents(
-    runs: Sequence[Path], episodes: int
+    names: Names, where: Places, episodes: int
 ) -> tuple[list[str], list[tuple[str, ...]]]:
     """Make the parts of the page, and the rows of its table."""
     from fastap.experiments.assess import Question
@@ -117,15 +101,14 @@ def contents(
     from fastap.report.page import drawing, grid, heading
     from fastap.training.checkpoint import read_config
 
-    asked, names_of = Question(CHANGES, "held-out", episodes), labels(runs)
-    rows, lines, states = [], [], []
-    for run in runs:
+    asked, rows, lines, states = Question(CHANGES, "held-out", episodes), [], [], []
+    for run in dict.fromkeys(run for run, _ in names):
         settings, now = read_config(run)[0], status(run)
-        names = ", ".join((settings.method, *settings.beside))
-        states.append((run.name, names, settings.zoo, str(now)))
+        methods = ", ".join((settings.method, *settings.beside))
+        states.append((run.name, methods, settings.zoo, str(now)))
         if now.steps:
             call = lambda row, run=run: (
-                row | {"env": place_of(run), "method": names_of[run, row["method"]]}
+                row | {"env": where[run], "method": names[run, row["method"]]}
             )
             rows += map(call, answers(run, asked))
             lines += map(call, curves(run, settings.env))
@@ -146,42 +129,14 @@ def contents(
         say = "How many seeds earn more than that, all changes weighing the same."
         parts.append(drawing(profiles(rows), say))
         envs = list(dict.fromkeys(line["env"] for line in lines))
-        methods = list(dict.fromkeys(line["method"] for line in lines))
-        figure = learning_curves(lines, methods, envs, "validation")
+        shown = list(dict.fromkeys(line["method"] for line in lines))
+        figure = learning_curves(lines, shown, envs, "validation")
         say = "Return beside validation groups; bands are 95 % intervals over seeds."
         parts += [heading("Learning"), drawing(figure, say)]
         say = "Reward lost at each step after one change, against the same episodes."
         parts += [heading("After a sudden change"), drawing(regrets(rows), say)]
     zoos = list(dict.fromkeys(state[2] for state in states))
     return parts + teammates(zoos), cells
-
-
-def labels(runs: Sequence[Path]) -> dict[tuple[Path, str], str]:
-    """Name every method of every run, by the run too where two of a place are alike.
-
-    A run that is called after a method has its name even so.
-    """
-    from fastap.training.checkpoint import read_config
-
-    each = []
-    for run in runs:
-        settings = read_config(run)[0]
-        each += [(run, name) for name in (settings.method, *settings.beside)]
-    often = Counter((place_of(run), method) for run, method in each)
-    held = Counter(run for run, _ in each)
-
-    def own(run: Path, method: str) -> str:
-        called = run.name in (method, f"{place_of(run)}-{method}")
-        if called or often[place_of(run), method] == 1:
-            return method
-        return run.name if held[run] == 1 else f"{run.name}: {method}"
-
-    names = {(run, method): own(run, method) for run, method in each}
-    alike = Counter((place_of(run), name) for (run, _), name in names.items())
-    return {
-        (run, method): name if alike[place_of(run), name] == 1 else f"{run}: {method}"
-        for (run, method), name in names.items()
-    }
 
 
 def teammates(zoos: Sequence[str]) -> list[str]:
@@ -205,15 +160,15 @@ def teammates(zoos: Sequence[str]) -> list[str]:
 Minds = dict[tuple[str, str], Any]  # by place and name
 
 
-def subjects(runs: Sequence[Path]) -> Minds:
+def subjects(names: Names, where: Places) -> Minds:
     """Find the agents of all runs that have any, by the names they have here."""
     from fastap.experiments.measure import status
     from fastap.experiments.thoughts import Subject
 
-    begun = {run for run in runs if status(run).steps}
+    begun = {run for run in where if status(run).steps}
     return {
-        (place_of(run), name): Subject(run, method)
-        for (run, method), name in labels(runs).items()
+        (where[run], name): Subject(run, method)
+        for (run, method), name in names.items()
         if run in begun
     }
 

@@ -135,21 +135,23 @@ class Reproduce:
         if self.what == "all":
             self.environments(self.out / "environments", console)
         for name in STUDY if self.what == "all" else (self.what,):
-            envs = EXPERIMENTS[name].envs
-            if self.what == "all" and not set(envs) & set(named):
-                console.print(f"{name} is about {', '.join(envs)}; it is left out.")
+            experiment = EXPERIMENTS[name]
+            if self.what == "all" and not experiment.among(named):
+                known = ", ".join(experiment.envs)
+                console.print(f"{name} is about {known}; it is left out.")
                 continue
             console.print(f"{name} ...")
             STUDY[name](study)
 
-    def trained_in(self) -> tuple[str, ...]:
+    def trained_in(self) -> tuple[str, ...] | None:
         """Say in which environments to train: those named, or what goes without."""
         from fastap.teammates.zoo import load
 
-        if self.env is None and self.zoo:
+        if self.env is not None:
+            return self.env
+        if self.zoo:
             return (load(self.zoo).manifest["env"],)
-        alone = self.env is None and self.preset == "smoke"
-        return ("lbf",) if alone else self.named
+        return ("lbf",) if self.preset == "smoke" else None
 
     def control(self, console: Console) -> None:
         """Train QMIX, Fastap and the oracle, with and without changes."""

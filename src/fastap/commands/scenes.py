@@ -1,12 +1,14 @@
 """Experiments that look inside: a snapshot, contexts, a transfer, the teammates."""
 
+import re
+
 import numpy as np
 
-from fastap.commands.clusters import FEW as GROUPS
-from fastap.commands.clusters import before_and_after, plane
+from fastap.commands.clusters import SHOWN, before_and_after, plane
 from fastap.commands.edge import measured, progress
 from fastap.commands.study import FEW, Row, Study
 from fastap.problem.spec import Mistake
+from fastap.teammates.zoo import Zoo
 
 DRAWN = ("fastap", "liam", "fastap-wo-crp")  # the contexts that the paper draws
 
@@ -82,22 +84,26 @@ def transfer(study: Study) -> None:
     study.draw("transfer", learning_curves(rows, names, envs, "validation", changes))
 
 
+def called(zoo: Zoo) -> str:
+    """Name a zoo so that a file can be called after it."""
+    return re.sub(r"[^\w-]", "_", zoo.manifest["name"])
+
+
 def crossplay(study: Study) -> None:
-    """Draw what groups earn with one another, before and after clustering."""
+    """Tell and draw what groups earn with one another, before and after clustering."""
     from fastap.teammates.crossplay import summarise
     from fastap.teammates.crp import adjusted_rand
 
     for zoo in study.zoos("crossplay"):
-        env, pool = zoo.manifest["env"], zoo.members("train")
+        name, pool = zoo.manifest["name"], zoo.members("train")
         label, types = zoo.clusters[pool], zoo.types[pool]
         if (label < 0).any():
-            name = zoo.manifest["name"]
             raise Mistake(
                 f"The groups of '{name}' have no clusters: `fastap zoo cluster`."
             )
         matrix = np.array(measured(zoo.manifest, "matrix"))[np.ix_(pool, pool)]
         rows: list[Row] = []
-        for count in sorted({min(GROUPS, len(pool)), len(pool)}):
+        for count in sorted({min(SHOWN, len(pool)), len(pool)}):
             some = matrix[:count, :count], label[:count]
             kin, found = summarise(some[0], types[:count]), summarise(*some)
             rows.append(
@@ -113,13 +119,13 @@ def crossplay(study: Study) -> None:
                     "ARI": adjusted_rand(types[:count], some[1]),
                 }
             )
-        study.keep(f"crossplay-{env}", rows)
-        study.tabulate(f"crossplay-{env}", f"{env}: normalised scores", rows)
-        study.draw(f"crossplay-{env}", before_and_after(zoo, label))
+        study.keep(f"crossplay-{called(zoo)}", rows)
+        study.tabulate(f"crossplay-{called(zoo)}", f"{name}: normalised scores", rows)
+        study.draw(f"crossplay-{called(zoo)}", before_and_after(zoo, label))
 
 
 def embeddings(study: Study) -> None:
-    """Run Algorithm 1 over the training pool and draw the plane of its codes."""
+    """Run Algorithm 1 over the training pool; tell, and draw the plane of its codes."""
     from fastap.teammates import labels
     from fastap.teammates.clustering import Settings
 
@@ -127,7 +133,7 @@ def embeddings(study: Study) -> None:
     watching = labels.Watching(4 if small else 64, "own")
     steps = Settings(first=4, later=2, piece=2) if small else Settings()
     for zoo in study.zoos("embeddings"):
-        env, total = zoo.manifest["env"], len(zoo.members("train"))
+        name, total = zoo.manifest["name"], len(zoo.members("train"))
         with progress(study.console, "clustering", total, "groups") as advance:
             tell = lambda count, advance=advance: advance(count, "")
             watched = labels.watch(zoo, watching)
@@ -136,6 +142,6 @@ def embeddings(study: Study) -> None:
         kept = ("clusters", "ari", "silhouette", "evidence", "worth_of_the_code")
         found = {key.replace("_", " "): facts[key] for key in kept}
         rows: list[Row] = [{"groups": total} | found]
-        study.keep(f"embeddings-{env}", rows)
-        study.tabulate(f"embeddings-{env}", f"{env}: Algorithm 1", rows)
-        study.draw(f"embeddings-{env}", plane(zoo, result))
+        study.keep(f"embeddings-{called(zoo)}", rows)
+        study.tabulate(f"embeddings-{called(zoo)}", f"{name}: Algorithm 1", rows)
+        study.draw(f"embeddings-{called(zoo)}", plane(zoo, result))

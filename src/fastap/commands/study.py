@@ -30,7 +30,7 @@ class Study:
     out: Path
     preset: Preset
     console: Console
-    envs: tuple[str, ...]
+    envs: tuple[str, ...] | None  # None: those that an experiment is about
     zoo: str | None = None
     steps: int | None = None
     seeds: int | None = None
@@ -89,10 +89,9 @@ class Study:
         from fastap.experiments.study import EXPERIMENTS
         from fastap.teammates import zoo as store
 
-        about = EXPERIMENTS[name].envs
-        named = [env for env in about if env in self.envs]
+        named = EXPERIMENTS[name].among(self.envs)
         if not named:
-            known = ", ".join(about)
+            known = ", ".join(EXPERIMENTS[name].envs)
             raise Mistake(f"{name} is about {known}; none of them was named.")
         if not self.zoo:
             return [store.load(env) for env in named]
@@ -158,6 +157,16 @@ class Study:
             found[path.parent.name] = kept | {"seconds": read_clock(path.parent)}
         return found
 
+    def is_papers(self, env: str) -> bool:
+        """Say whether the paper's table 1 is about these teammates."""
+        return env == "lbf" and self.zoo in (None, "lbf")
+
+    def paper(self, env: str, change: str, method: str) -> str:
+        """Return what the paper's table 1 says of a method, or nothing."""
+        from fastap.experiments.study import printed
+
+        return printed(change, method) if self.is_papers(env) else ""
+
     def tabulate(self, name: str, title: str, rows: Sequence[Row]) -> None:
         """Print rows as a table, if there are any, and write it for a paper."""
         from fastap.report.page import latex
@@ -166,7 +175,8 @@ class Study:
             return
         number = lambda x: "" if np.isnan(x) else f"{x:.3f}"
         write = lambda x: number(x) if isinstance(x, float) else str(x)
-        heads, cells = list(rows[0]), [[*map(write, row.values())] for row in rows]
+        heads = list(rows[0])
+        cells = [[write(row[head]) for head in heads] for row in rows]
         columns = [Column(head, overflow="fold") for head in heads]
         table = Table(*columns, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
         first = [line[0] for line in cells]

@@ -14,29 +14,23 @@ def main_figure(study: Study) -> None:
     from fastap.experiments.study import EXPERIMENTS
     from fastap.report.figures import learning_curves
 
-    experiment, rows, last = EXPERIMENTS["main"], [], []
+    experiment, rows = EXPERIMENTS["main"], []
     found = study.runs("main")
     for env, folders in found.items():
         mine = [row for folder in folders for row in curves(folder, env)]
         study.keep(f"main-{env}", mine)
         rows += mine
-        last += [one | paper(one) for one in finals(mine, experiment.methods)]
-    title = f"validation groups, mean of the last {LATE} points"
-    study.tabulate("main", title, last)
+        ends = finals(mine, experiment.methods)
+        title = f"{env}, validation: mean of the last {LATE} points"
+        theirs = lambda one, env=env: study.paper(env, one["change"], one["method"])
+        last = [one | {"paper, table 1": theirs(one)} for one in ends]
+        study.tabulate(f"main-{env}", title, last)
     curves_of = (rows, experiment.methods, list(found), "validation")
     study.draw("main", learning_curves(*curves_of))
 
 
-def paper(row: Row) -> Row:
-    """Return what the paper's table 1 says of a method, which is about lbf."""
-    from fastap.experiments.study import printed
-
-    known = row["env"] == "lbf"
-    return {"paper": printed(row["change"], row["method"]) if known else ""}
-
-
 def difference(study: Study) -> None:
-    """Draw what change costs: the paper's measure, and that of policies alone."""
+    """Draw and tell what change costs: the paper's measure, and policies alone."""
     from fastap.experiments.assess import reach
     from fastap.experiments.measure import costs
     from fastap.experiments.study import printed_difference
@@ -51,30 +45,30 @@ def difference(study: Study) -> None:
         paid = costs(answers)
         rows = [one.row() for one in paid]
         study.keep(f"difference-{env}-costs", rows)
-        known = printed_difference if env == "lbf" else lambda method: ""
-        shown = [shortly(row) | {"paper": known(row["method"])} for row in rows]
+        paper = printed_difference if study.is_papers(env) else lambda method: ""
+        shown = [shortly(row, paper(row["method"])) for row in rows]
         study.tabulate(f"difference-{env}", f"{env}: what change costs", shown)
         scaled = lambda lost, whole=whole: lost / (whole or 1.0)
         rest[f"{where}: change - no change"] = {
-            one.method: scaled(one.difference) for one in paid
+            one.method: scaled(one.still) for one in paid
         }
         same[f"{where}: change - same group"] = {
-            one.method: scaled(-one.policies) for one in paid
+            one.method: scaled(one.same) for one in paid
         }
     title = "from random agents to the best known"
     study.draw("difference", bars(rest | same, title, down=2))
 
 
-def shortly(row: Row) -> Row:
+def shortly(row: Row, paper: str) -> Row:
     """Write what change costs as a table shows it, intervals in brackets."""
-    sure = lambda *names: "{:#.3g} ({:#.3g} to {:#.3g})".format(
-        *(row[n] for n in names)
-    )
+    write = lambda x: f"{x:.3f}" if abs(x) < 10 else f"{x:.1f}"
+    sure = lambda *names: "{} ({} to {})".format(*(write(row[n]) for n in names))
     return {
         "method": row["method"],
-        "change - no change": sure("difference", "low", "high"),
+        "change - no change": sure("less none", "low", "high"),
+        "paper": paper,
         "of the best": row["of the best"],
-        "same group - change": sure("cost of policies", "its low", "its high"),
+        "change - same group": sure("less same", "same low", "same high"),
     }
 
 
@@ -94,7 +88,7 @@ def side_by_side(study: Study, name: str, env: str, answers: Sequence[Row]) -> N
                 f"ours, {memory}": ours.get((who, memory), "no run")
                 for memory in experiment.memories
             }
-            theirs = paper({"env": env, "change": change, "method": who})
+            theirs = {"paper": study.paper(env, change, who)}
             rows.append({"change": change, "method": who} | cells | theirs)
     study.tabulate(f"{name}-{env}", f"{env}, held-out", rows)
 
@@ -132,7 +126,7 @@ def beaten(answers: Sequence[Row]) -> list[Row]:
 
 
 def by_method(name: str) -> Callable[[Study], None]:
-    """Draw the scores of an experiment's methods as bars."""
+    """Print the scores of an experiment's methods, and draw them as bars."""
 
     def draw(study: Study) -> None:
         from fastap.experiments.study import EXPERIMENTS

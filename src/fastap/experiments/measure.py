@@ -4,6 +4,7 @@ import contextlib
 import csv
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,11 +19,13 @@ from fastap.experiments.assess import Answer, Question, assess
 from fastap.experiments.yardsticks import seal
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
+from fastap.teammates.yardsticks import CHANGE
 from fastap.teammates.zoo import replace
 from fastap.training import checkpoint
 from fastap.training.train import POOLS, course
 
 Rows = list[dict[str, Any]]
+ANSWERS = 2  # what answers hold, and what it means; older ones are given anew
 LATE = 5  # points of a curve that say where it ends
 YARDSTICKS = ("floor", "told", "switching", "own", "ceiling")  # to hold scores against
 
@@ -47,7 +50,7 @@ class Status:
 
 def trained(answer: Answer) -> Status:
     """Say how far the agents were that gave an answer."""
-    return Status(answer["steps"], answer.get("planned", answer["steps"]))
+    return Status(answer["steps"], answer["planned"])
 
 
 def status(folder: Path) -> Status:
@@ -86,22 +89,22 @@ def curves(folder: Path, env: str) -> Rows:
 
 def finals(rows: Rows, methods: Sequence[str], pool: str = "validation") -> Rows:
     """Say where curves end: over seeds, mean and deviation of their last points."""
+    lines: dict[tuple[str, str, int], list[float]] = {}
+    for row in sorted(rows, key=lambda row: row["step"]):
+        if row["pool"] == pool:
+            which = (row["change"], row["method"], row["seed"])
+            lines.setdefault(which, []).append(row["return"])
+    ends: dict[tuple[str, str], list[float]] = {}
+    for (change, method, _), points in lines.items():
+        ends.setdefault((change, method), []).append(mean(points[-LATE:]))
+    changes = dict.fromkeys(change for change, _ in ends)
     found = Rows()
-    for change in dict.fromkeys(row["change"] for row in rows):
-        for method in methods:
-            ends: dict[int, list[float]] = {}
-            for row in sorted(rows, key=lambda row: row["step"]):
-                if (row["method"], row["change"], row["pool"]) == (
-                    method,
-                    change,
-                    pool,
-                ):
-                    ends.setdefault(row["seed"], []).append(row["return"])
-            if ends:
-                each = np.array([np.mean(points[-LATE:]) for points in ends.values()])
-                score = dict(zip(("mean", "std"), spread(each), strict=True))
-                who = {"env": rows[0]["env"], "change": change, "method": method}
-                found.append(who | {"seeds": len(each)} | score)
+    for change, method in itertools.product(changes, methods):
+        if (change, method) in ends:
+            each = np.array(ends[change, method])
+            score = dict(zip(("mean", "std"), spread(each), strict=True))
+            who = {"change": change, "method": method, "seeds": len(each)}
+            found.append(who | score)
     return found
 
 
@@ -118,7 +121,7 @@ def ticket(folder: Path, question: Question) -> tuple[str, Path]:
     """Say what tells a question to a run's agents from any other, and where it is."""
     policy = (folder / checkpoint.POLICY).read_bytes()
     zoo = seal(course(checkpoint.read_config(folder)[0]).zoo)
-    asked = json.dumps([dataclasses.asdict(question), zoo], sort_keys=True)
+    asked = json.dumps([ANSWERS, dataclasses.asdict(question), zoo], sort_keys=True)
     digest = hashlib.sha256(policy + asked.encode()).hexdigest()[:16]
     return digest, folder / "answers" / f"{digest}.json"
 
@@ -153,26 +156,26 @@ class Cost:
 
     env: str
     method: str
-    difference: Float[np.ndarray, " S"]  # under change less without: the paper's
-    policies: Float[np.ndarray, " S"]  # with groups replaced by themselves less that
+    still: Float[np.ndarray, " S"]  # under change less without: the paper's measure
+    same: Float[np.ndarray, " S"]  # less where groups are replaced by themselves
     best: float  # the best return of any method without change
 
     def row(self) -> dict[str, Any]:
         """Write means and their intervals over seeds; the paper's share of the best."""
         across = lambda tasks: tasks[0].mean(-1)
         ends = lambda values: [float(x) for x in interval([values], across)]
-        low, high = ends(self.difference)
-        least, most = ends(self.policies)
-        mean, cost = float(self.difference.mean()), float(self.policies.mean())
-        share = mean / abs(self.best) if self.best else float("nan")
+        low, high = ends(self.still)
+        least, most = ends(self.same)
+        lost, policies = float(self.still.mean()), float(self.same.mean())
+        share = lost / abs(self.best) if self.best else float("nan")
         return {
             **{"env": self.env, "method": self.method},
-            **{"difference": mean, "low": low, "high": high, "of the best": share},
-            **{"cost of policies": cost, "its low": least, "its high": most},
+            **{"less none": lost, "low": low, "high": high, "of the best": share},
+            **{"less same": policies, "same low": least, "same high": most},
         }
 
 
-def costs(found: Sequence[Answer], change: str = "U[5,8]") -> list[Cost]:
+def costs(found: Sequence[Answer]) -> list[Cost]:
     """Say what change costs each method; oracles do not count among the best."""
     of = {(one["method"], one["change"]): np.array(one["returns"]) for one in found}
     methods = list(dict.fromkeys(one["method"] for one in found))
@@ -182,8 +185,8 @@ def costs(found: Sequence[Answer], change: str = "U[5,8]") -> list[Cost]:
         Cost(
             env=found[0]["env"],
             method=method,
-            difference=of[method, change] - of[method, "stationary"],
-            policies=of[method, f"{change}-same"] - of[method, change],
+            still=of[method, CHANGE] - of[method, "stationary"],
+            same=of[method, CHANGE] - of[method, f"{CHANGE}-same"],
             best=best,
         )
         for method in methods

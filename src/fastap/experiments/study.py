@@ -79,12 +79,6 @@ def sensitivity(env: str) -> tuple[Cohort, ...]:
     return (Cohort("weights", "fastap", NEIGHBOURS),)
 
 
-def nobody(env: str) -> tuple[Cohort, ...]:
-    """Train nobody: it is about teammates."""
-    del env
-    return ()
-
-
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """One table or figure of the paper."""
@@ -95,6 +89,13 @@ class Experiment:
     methods: tuple[str, ...]  # that are shown, in order
     changes: tuple[str, ...] = ()  # to be judged under, on held-out groups
     memories: tuple[Memory, ...] = ("fresh",)  # of teammates that take over
+    also: tuple[str, ...] = ()  # environments for which it is made if they are named
+
+    def among(self, named: tuple[str, ...] | None) -> list[str]:
+        """Say for which environments it is made, of those that were named."""
+        if named is None:
+            return list(self.envs)
+        return [env for env in (*self.envs, *self.also) if env in named]
 
 
 ALL = ("lbf", "pp", "cn", "10m_vs_14m")
@@ -134,8 +135,16 @@ EXPERIMENTS = {
     "transfer": Experiment(
         "From one distribution of change to another", ("lbf", "pp"), transfer, ()
     ),
-    "crossplay": Experiment("Groups and clusters with one another", ALL, nobody, ()),
-    "embeddings": Experiment("Trajectories of groups", ("lbf",), nobody, ()),
+    "crossplay": Experiment(
+        "Groups and clusters with one another",
+        ("lbf",),
+        lambda env: (),
+        (),
+        also=ALL[1:],
+    ),
+    "embeddings": Experiment(
+        "Trajectories of groups", ("lbf",), lambda env: (), (), also=ALL[1:]
+    ),
     "sensitivity": Experiment(
         "The weights of the losses",
         ("lbf",),

@@ -43,6 +43,11 @@ def colour_of(method: str, place: int) -> str:
     return COLOURS.get(method, GROUPS[place % len(GROUPS)])
 
 
+def numbered(rows: Rows) -> dict[str, int]:
+    """Give every method a number, so that it has one colour in all panels."""
+    return {m: k for k, m in enumerate(dict.fromkeys(row["method"] for row in rows))}
+
+
 def only(rows: Rows, **want: Any) -> list[Mapping[str, Any]]:
     """Take the rows that say so."""
     return [row for row in rows if want.items() <= row.items()]
@@ -197,6 +202,7 @@ def profiles(answers: Rows) -> Figure:
     A panel for each environment; all changes weigh the same.
     """
     envs = list(dict.fromkeys(row["env"] for row in answers))
+    place = numbered(answers)
     figure = Figure(figsize=(3.6 * len(envs) + 1.6, 3.0), layout="constrained")
     axes = figure.subplots(1, max(1, len(envs)), squeeze=False, sharey=True)
     for ax, env in zip(axes[0], envs, strict=False):
@@ -204,10 +210,10 @@ def profiles(answers: Rows) -> Figure:
         here = only(answers, env=env)
         every = np.concatenate([row["returns"] for row in here])
         levels = np.linspace(min(0.0, every.min()), every.max(), 200)
-        for k, method in enumerate(dict.fromkeys(row["method"] for row in here)):
+        for method in dict.fromkeys(row["method"] for row in here):
             tasks = [np.array(row["returns"]) for row in only(here, method=method)]
-            line = profile(tasks, levels)
-            ax.plot(levels, line, color=colour_of(method, k), label=name_of(method))
+            line, colour = profile(tasks, levels), colour_of(method, place[method])
+            ax.plot(levels, line, color=colour, label=name_of(method))
         ax.set_xlabel("return", color=INK, fontsize=8)
     axes[0, 0].set_ylabel("share of seeds above it", color=INK, fontsize=8)
     labelled(figure, axes)
@@ -245,7 +251,7 @@ def regrets(answers: Rows) -> Figure:
     """
     moments = list(answers[0]["adaptation"]) if answers else []
     envs = list(dict.fromkeys(row["env"] for row in answers))
-    down, across = max(1, len(envs)), max(1, len(moments))
+    down, across, place = max(1, len(envs)), max(1, len(moments)), numbered(answers)
     size = (3.6 * across + 1.6, 2.4 * down + 0.6)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(down, across, squeeze=False, sharey="row")
@@ -255,10 +261,10 @@ def regrets(answers: Rows) -> Figure:
         for ax, moment in zip(line, moments, strict=False):
             dress(ax, f"{env}, one change {moment}")
             ax.axhline(0, color=INK, lw=0.6)
-            for k, method in enumerate(methods):
+            for method in methods:
                 (row, *_) = only(here, method=method)
                 lost = row["adaptation"][moment]["regret"]
-                colour = colour_of(method, k)
+                colour = colour_of(method, place[method])
                 ax.plot(lost, color=colour, lw=1.4, label=name_of(method))
             ax.set_xlabel("steps since the change", color=INK, fontsize=8)
         line[0].set_ylabel("reward lost", color=INK, fontsize=8)
