@@ -354,6 +354,7 @@ def test_a_run_says_how_far_it_is(made, tmp_path):
         ("table1", "--env cn", "table1 is about lbf; none of them was named"),
         ("table1", "--zoo cn", "table1 is about lbf; none of them was named"),
         ("main", "--env cn --zoo lbf", "The zoo 'lbf' is for lbf, not for cn"),
+        ("main", "--env lbf lfb", "'lfb' is no environment; there are lbf, pp"),
     ],
 )
 def test_an_experiment_about_others_says_so(tmp_path, capsys, what, more, words):

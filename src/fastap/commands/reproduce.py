@@ -17,7 +17,7 @@ from fastap.commands.ratio import ratio
 from fastap.commands.scenes import context, crossplay, embeddings, snapshot, transfer
 from fastap.commands.study import Study
 from fastap.commands.tables import by_method, difference, main_figure, table_one
-from fastap.envs import ENVIRONMENTS
+from fastap.envs import ENVIRONMENTS, check_name
 from fastap.problem.schedule import parse
 from fastap.training.settings import Preset
 
@@ -98,7 +98,8 @@ class Reproduce:
 
     def run(self, console: Console) -> None:
         """Make what was asked for."""
-        some(self.named)
+        for name in some(self.named):
+            check_name(name)
         if self.what == "control":
             self.control(console)
         elif self.what == "ratio":

@@ -17,11 +17,16 @@ ENVIRONMENTS = {
 }
 
 
-def make(name: Any, **parameters: Any) -> Env:
-    """Build an environment: `make("lbf", rows=8, columns=8)`."""
+def check_name(name: Any) -> None:
+    """See that there is such an environment."""
     if not isinstance(name, str) or name not in ENVIRONMENTS:
         known = ", ".join(ENVIRONMENTS)
         raise Mistake(f"'{name}' is no environment; there are {known}.")
+
+
+def make(name: Any, **parameters: Any) -> Env:
+    """Build an environment: `make("lbf", rows=8, columns=8)`."""
+    check_name(name)
     build = ENVIRONMENTS[name]
     fields = {field.name for field in dataclasses.fields(build)}
     for unknown in parameters.keys() - fields:
