@@ -19,7 +19,7 @@ from fastap.teammates.zoo import replace
 CHANGES = ("stationary", "U[5,8]")
 HEADS = (
     *("zoo", "change", "method", "training", "seeds", "IQM", "95 %", "mean ± std"),
-    *("seen types", "unseen types", *BESIDE),
+    *("win rate", "seen types", "unseen types", *BESIDE),
 )
 LAGS = (0, 2, 4, 7)  # steps after a change that are shown of what memories know
 KNOWING = (
@@ -221,6 +221,7 @@ def words(row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['iqm']:.3f}",
         f"{low:.3f} - {high:.3f}",
         f"{row['mean']:.3f} ± {row['std']:.3f}",
+        part("win_rate"),
         part("seen"),
         part("unseen"),
         *map(part, BESIDE.values()),

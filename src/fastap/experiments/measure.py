@@ -25,6 +25,7 @@ from fastap.training import checkpoint
 from fastap.training.train import POOLS, course
 
 Rows = list[dict[str, Any]]
+PARTS = ("win_rate", "seen", "unseen")  # of a score, seed by seed
 ANSWERS = 2  # what answers hold, and what it means; older ones are given anew
 LATE = 5  # points of a curve that say where it ends
 YARDSTICKS = ("floor", "told", "switching", "own", "ceiling")  # to hold scores against
@@ -200,7 +201,7 @@ def scores(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
         who = {name: one[name] for name in names}
         for seed, score in enumerate(one["returns"]):
             row = who | {"seed": seed, "episodes": one["episodes"], "return": score}
-            for part in ("win_rate", "seen", "unseen"):
+            for part in PARTS:
                 if part in one:
                     row[part] = one[part][seed]
             yield row | {name: one[name] for name in YARDSTICKS if name in one}
@@ -218,5 +219,5 @@ def summaries(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
             | {"low": low, "high": high}
             | {name: one[name] for name in more}
             | {name: one[name] for name in YARDSTICKS if name in one}
-            | {part: mean(one[part]) for part in ("seen", "unseen") if part in one}
+            | {part: mean(one[part]) for part in PARTS if part in one}
         )
