@@ -78,6 +78,21 @@ def test_availability_and_state_are_the_packages(battles):
     assert largest(view.state, jax.vmap(GAME.get_world_state)(battles.units)) == 0
 
 
+def test_networks_see_units_on_one_scale(battles):
+    """Health, place and cooldown of the living; nothing of the dead."""
+    state = jax.jit(jax.vmap(ENV.view))(battles).state
+    unit = np.asarray(ENV.encode_state(state)).reshape(len(state), 24, 4)
+    assert unit.shape[1] * unit.shape[2] == ENV.spec.state_inputs
+    alive = np.asarray(battles.units.unit_alive)
+    assert not unit[~alive].any() and (~alive).any()
+    assert np.abs(unit).max() <= 1
+    place = (unit[..., 1:3] + 1) * np.array([ENV.width, ENV.height]) / 2
+    assert largest(place[alive], battles.units.unit_positions[alive]) < 1e-4
+    assert largest(unit[alive][:, 0], battles.units.unit_health[alive] / 45) < 1e-6
+    cooldown = battles.units.unit_weapon_cooldowns[alive]
+    assert largest(unit[alive][:, 3], cooldown) == 0 and np.any(cooldown)
+
+
 def test_pushing_apart_is_the_packages(battles):
     units = battles.units
     ours = jax.vmap(push_apart, in_axes=(0, 0, None))(

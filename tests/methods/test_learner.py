@@ -7,13 +7,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given as given_by
+from hypothesis import strategies as st
 
 from fastap.envs import ENVIRONMENTS, make
 from fastap.envs.foraging import Foraging
 from fastap.methods import replay
 from fastap.methods.actor import Actor, explore
 from fastap.methods.beliefs import Silent
-from fastap.methods.learner import Given, Rewards, begin, loss, plain, pooled, update
+from fastap.methods.learner import (
+    Given,
+    Rewards,
+    begin,
+    goals,
+    loss,
+    plain,
+    pooled,
+    update,
+)
 from fastap.methods.model import Learning, observe, watch
 from fastap.methods.networks import Sum
 from fastap.methods.table import find
@@ -96,6 +107,43 @@ def test_the_loss_by_hand(learner, batch):
             total, count = total + (chosen - goal) ** 2, count + 1
     ours, _ = loss(model, other, ENV, TINY, given(batch))
     assert float(ours) == pytest.approx(total / count, rel=1e-4)
+
+
+def test_goals_by_hand():
+    """Half of what is foreseen, half of what came; the last step has only the first."""
+    half = Learning(discount=0.5, trace=0.5)
+    reward, later = jnp.array([[1.0, 0.0, 2.0]] * 2), jnp.array([[10.0, 20, 30]] * 2)
+    terminal = jnp.array([[False] * 3, [False, True, False]])
+    found = goals(half, reward, terminal, later)
+    assert found[0].tolist() == [5.8125, 9.25, 17.0]
+    assert found[1, :2].tolist() == [3.5, 0.0]
+
+
+@given_by(st.floats(0, 1), st.integers(1, 12), st.integers(0, 1000))
+def test_goals_are_those_of_a_loop(trace, length, seed):
+    luck = np.random.default_rng(seed)
+    reward, later = luck.normal(size=(2, 3, length)).astype(np.float32)
+    terminal = luck.random((3, length)) < 0.2
+    want = np.zeros((3, length + 1))
+    for t in reversed(range(length)):
+        mix = 0.0 if t == length - 1 else trace
+        ahead = (1 - mix) * later[:, t] + mix * want[:, t + 1]
+        want[:, t] = reward[:, t] + 0.99 * np.where(terminal[:, t], 0.0, ahead)
+    arrays = map(jnp.asarray, (reward, terminal, later))
+    found = goals(Learning(trace=trace), *arrays)
+    assert np.allclose(found, want[:, :-1], atol=1e-5)
+
+
+def test_a_trace_changes_what_is_learnt_towards(learner, batch):
+    given = Given(batch, batch.reward, DIALS, learner.memories, KEY)
+    td = lambda trace: loss(
+        learner.model,
+        learner.model,
+        ENV,
+        dataclasses.replace(TINY, trace=trace),
+        given,
+    )[0]
+    assert not np.isclose(td(0.0), td(0.9))
 
 
 def test_what_follows_the_end_changes_neither_loss_nor_gradient(learner, batch):

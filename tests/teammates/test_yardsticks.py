@@ -1,6 +1,7 @@
 """Teams that know: who is trained for what, what comes back, and what they earn."""
 
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -58,10 +59,18 @@ def test_teams_come_back(folder, tmp_path):
     zoo = store.load(folder)
     tasks = yardsticks.planned(zoo, seeds=1)
     models, curves = yardsticks.train_all(zoo, TINY, tasks, lambda *_: None)
-    facts = yardsticks.describe(tasks, TINY, curves)
-    assert list(facts["curves"]) == ["alone", "told, stationary", "told, U[5,8]"]
+    teams = Yardsticks(zoo, tuple(tasks), models.agents)
+    facts = yardsticks.describe(teams, TINY, curves)
+    kinds = ["alone", "told, stationary", "told, U[5,8]"]
+    assert {pool: list(facts[pool]["curves"]) for pool in facts} == {
+        "validation": kinds,
+        "held-out": kinds,
+    }
+    own = curves[:, [task == Task((2,)) or task == Task((3,)) for task in tasks]]
+    found = facts["held-out"]["curves"]["alone"]
+    assert np.allclose(found, own.mean(1), atol=1e-4)
     store.save(tmp_path / "zoo", zoo.manifest)
-    yardsticks.save(tmp_path / "zoo", zoo, models.agents, facts)
+    yardsticks.save(tmp_path / "zoo", teams, facts)
     kept = yardsticks.load(tmp_path / "zoo")
     assert kept and kept.tasks == tuple(tasks)
     half = lambda x: np.asarray(x).astype(np.float16)
@@ -73,12 +82,46 @@ def test_teams_come_back(folder, tmp_path):
 
 def test_the_command_writes_what_it_made(measured, capsys):
     noted = json.loads((measured / "manifest.json").read_text())["yardsticks"]
-    assert len(noted["teams"]) == 4 + 2 * 2 * 2 and noted["steps"] == 100
-    assert noted["command"].startswith("fastap zoo yardsticks") and noted["device"]
+    assert len(noted["teams"]) == 4 + 2 * 2 * 2
+    assert list(noted["trained"]) == ["validation", "held-out"]
+    for facts in noted["trained"].values():
+        assert facts["command"].startswith("fastap zoo yardsticks")
+        assert facts["steps"] == 100 and facts["device"]
     with pytest.raises(SystemExit) as stopped:
         main(("zoo", "yardsticks", "--zoo", str(measured), "--preset", "smoke"))
     assert stopped.value.code == 2
     assert "has yardsticks already" in capsys.readouterr().err
+
+
+def test_teams_of_other_pools_are_kept(measured, tmp_path, capsys):
+    copy, before = tmp_path / "copy", yardsticks.load(measured)
+    shutil.copytree(measured, copy)
+    again = ("zoo", "yardsticks", "--zoo", str(copy), "--preset", "smoke")
+    again = (*again, "--pools", "held-out", "--seeds", "1", "--steps", "50")
+    with pytest.raises(SystemExit):
+        main(again)
+    assert "has yardsticks already" in capsys.readouterr().err
+    main((*again, "--force"))
+    after, noted = yardsticks.load(copy), store.load(copy).manifest["yardsticks"]
+    kept = before.without(("held-out",))
+    assert {kept.pool(row) for row in range(len(kept.tasks))} == {"validation"}
+    assert after.tasks[: len(kept.tasks)] == kept.tasks
+    assert after.tasks[len(kept.tasks) :] == tuple(
+        yardsticks.planned(after.zoo, 1, ("held-out",))
+    )
+    same = lambda old, new: np.array_equal(old, new[: len(old)])
+    assert jax.tree.all(jax.tree.map(same, kept.agents, after.agents))
+    steps = {pool: facts["steps"] for pool, facts in noted["trained"].items()}
+    assert steps == {"validation": 100, "held-out": 50}
+    with pytest.raises(SystemExit):
+        main((*again[:6], "--pools", "train"))
+    assert "has no groups for train" in capsys.readouterr().err
+
+
+def test_teams_of_other_widths_are_not_joined(measured, capsys):
+    with pytest.raises(SystemExit):
+        main(("zoo", "yardsticks", "--zoo", str(measured), "--pools", "train"))
+    assert "8 wide, new ones would be 64" in capsys.readouterr().err
 
 
 def test_only_teams_for_all_the_groups_are_taken(measured):
@@ -188,9 +231,9 @@ def test_what_others_wrote_meanwhile_is_kept(folder, tmp_path):
     zoo = store.load(folder)
     store.save(tmp_path / "zoo", zoo.manifest | {"identifiability": 2.5})
     tasks = [Task((0,))]
-    models, curves = yardsticks.train_all(zoo, TINY, tasks, lambda *_: None)
-    facts = yardsticks.describe(tasks, TINY, curves)
-    yardsticks.save(tmp_path / "zoo", zoo, models.agents, facts)
+    models, _ = yardsticks.train_all(zoo, TINY, tasks, lambda *_: None)
+    teams = Yardsticks(zoo, tuple(tasks), models.agents)
+    yardsticks.save(tmp_path / "zoo", teams, {})
     assert store.load(tmp_path / "zoo").manifest["identifiability"] == 2.5
     assert yardsticks.load(tmp_path / "zoo")
 

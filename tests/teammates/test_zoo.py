@@ -19,6 +19,7 @@ from fastap.methods.model import Learning, share
 from fastap.problem.rollout import Players, play
 from fastap.problem.schedule import unchanging
 from fastap.problem.spec import Mistake
+from fastap.teammates import yardsticks
 from fastap.teammates import zoo as store
 from fastap.teammates.grow import Group, Member, Trunk, seats
 from fastap.teammates.population import only
@@ -180,7 +181,7 @@ def test_the_shipped_zoos_are_accepted(name):
     zoo = load(name)
     assert [len(zoo.members(pool)) for pool in store.POOLS] == [16, 8, 8]
     size = {f.name: f.stat().st_size for f in store.find(name).iterdir()}
-    assert size.pop("yardsticks.safetensors") <= 4 * 2**20
+    assert size.pop("yardsticks.safetensors") <= 7 * 2**20
     assert sum(size.values()) <= 10 * 2**20
     facts = zoo.manifest
     assert facts["best_selfplay"]["4"] >= 0.80 and facts["best_selfplay"]["3"] >= 0.75
@@ -199,7 +200,7 @@ def test_every_environment_has_a_zoo(name):
     assert zoo.manifest["env"] == name and zoo.manifest["kind"] == "learnt"
     assert [len(zoo.members(pool)) for pool in store.POOLS] == [16, 8, 8]
     size = {f.name: f.stat().st_size for f in store.find(name).iterdir()}
-    assert size.pop("yardsticks.safetensors", 0) <= 4 * 2**20
+    assert size.pop("yardsticks.safetensors") <= 7 * 2**20
     assert sum(size.values()) <= 10 * 2**20
     seeds = [{zoo.groups[i]["seed"] for i in zoo.members(pool)} for pool in store.POOLS]
     assert sum(map(len, seeds)) == len(set.union(*seeds)) == 14
@@ -209,8 +210,27 @@ def test_every_environment_has_a_zoo(name):
     assert seen.sum() == 4
 
 
+def test_marines_win_and_conventions_clash():
+    """Half of the enemies are worth 8 of 20, which is where they once stayed."""
+    facts = load("10m_vs_14m").manifest
+    full = [group for group in facts["groups"] if group["skill"] == "full"]
+    assert min(group["selfplay"]["10"] for group in full) >= 15
+    assert facts["within"] >= 0.9 and facts["between"] <= 0.75 * facts["within"]
+
+
+@pytest.mark.parametrize("name", [*ENVIRONMENTS, "lbf-conventions"])
+def test_every_pool_of_every_zoo_has_yardsticks(name):
+    teams = yardsticks.load(name)
+    for pool in store.POOLS:
+        members = teams.zoo.members(pool).tolist()
+        assert teams.switching(members)
+        for trained in yardsticks.WAYS:
+            assert len(teams.told(members, trained).known) == 3  # seeds
+        assert teams.zoo.manifest["yardsticks"]["trained"][pool]["steps"] >= 3_000_000
+
+
 def test_in_cn_too_knowing_ones_teammates_pays():
-    """In pp and 10m_vs_14m it does not, which docs/teammates.md says."""
+    """In pp it does not, which docs/teammates.md says."""
     facts = load("cn").manifest
     full = [group for group in facts["groups"] if group["skill"] == "full"]
     assert min(group["score"] for group in full) >= 0.85

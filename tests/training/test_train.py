@@ -340,6 +340,22 @@ def test_a_row_survives_csv_bit_for_bit():
     assert [float(line.split(",")[1]) for line in lines[1:]] == [r["x"] for r in rows]
 
 
+def test_runs_of_before_a_setting_have_what_was_usual_then(tmp_path):
+    late = settings("10m_vs_14m", "qmix", "smoke")
+    assert (late.trace, late.standardise) == (0.9, False)
+    for name, one in (("late", late), ("early", SMOKE)):
+        (tmp_path / name).mkdir()
+        checkpoint.write_config(tmp_path / name, one, {})
+        assert checkpoint.read_config(tmp_path / name)[0] == one
+    path = tmp_path / "late" / "config.json"
+    config = json.loads(path.read_text())
+    for added in ("trace", "standardise"):
+        del config["settings"][added]
+    path.write_text(json.dumps(config))
+    found = checkpoint.read_config(path.parent)[0]
+    assert found == dataclasses.replace(late, trace=0.0, standardise=True)
+
+
 def test_configurations_stand_beside_a_method():
     names = ("odits", "fastap:lce=10,mi=0")
     ready = course(settings("lbf", "fastap", "smoke", beside=names))

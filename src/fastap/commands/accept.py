@@ -8,7 +8,7 @@ from rich.table import Table
 
 from fastap.commands.edge import ZooName, check_range, progress
 from fastap.problem.spec import Mistake
-from fastap.training.settings import Preset
+from fastap.training.settings import Pool, Preset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Accept:
 class Yardsticks:
     """Train what others are measured by, and keep it with the zoo.
 
-    A best response to every group of the pools validation and held-out, which
-    take turns as groups do (switching), and teams that are told the type of the
-    group that is there (told), trained beside a pool with and without changes.
-    They are shown beside all that is judged with this zoo.
+    A best response to every group, which take turns as groups do (switching),
+    and teams that are told the type of the group that is there (told), trained
+    beside a pool with and without changes. They are shown beside all that is
+    judged with this zoo.
 
-    Example: fastap zoo yardsticks --zoo my-zoo
+    Example: fastap zoo yardsticks --zoo my-zoo --pools held-out
     """
 
     zoo: ZooName = "lbf"
@@ -84,10 +84,12 @@ class Yardsticks:
     """smoke: nothing learnt; quick: 300,000 steps; paper: 6 million."""
     steps: int | None = None
     """Joint steps of training for each team, if not the preset's."""
+    pools: tuple[Pool, ...] = ("train", "validation", "held-out")
+    """Beside whose groups; the teams that the zoo has for other pools are kept."""
     seeds: int = 3
     """How many teams are told, of each kind."""
     force: bool = False
-    """Replace the ones that the zoo has."""
+    """Replace the ones that the zoo has for these pools."""
 
     def run(self, console: Console) -> None:
         """Train all teams at once, and keep their agents."""
@@ -97,23 +99,31 @@ class Yardsticks:
         check_range("--seeds", self.seeds, 1, 100)
         folder = store.find(self.env or self.zoo)
         zoo = store.load(folder)
-        if "yardsticks" in zoo.manifest and not self.force:
-            raise Mistake(f"{folder} has yardsticks already; add --force to replace.")
-        tasks = yardsticks.planned(zoo, self.seeds)
-        if not tasks:
-            raise Mistake(f"{folder} has no groups for validation and none held out.")
         practice, _ = effort(self.preset, self.steps, zoo.manifest["env"])
+        width = practice.learning.hidden
+        kept = yardsticks.remaining(folder, self.pools, width, self.force)
+        tasks = yardsticks.planned(zoo, self.seeds, self.pools)
+        if not tasks:
+            raise Mistake(f"{folder} has no groups for {', '.join(self.pools)}.")
         with progress(console, "training", practice.steps, "steps") as advance:
             share = practice.steps / yardsticks.PIECES
             tell = lambda piece, words: advance(piece * share, words)
             models, curves = yardsticks.train_all(zoo, practice, tasks, tell)
+        teams = yardsticks.Yardsticks(zoo, tuple(tasks), models.agents)
         asked = f"--preset {self.preset} --steps {practice.steps} --seeds {self.seeds}"
+        asked += f" --pools {' '.join(self.pools)}"
         command = f"fastap zoo yardsticks --zoo {self.env or self.zoo} {asked}"
-        facts = yardsticks.describe(tasks, practice, curves)
-        facts |= store.made_with() | {"command": command}
-        yardsticks.save(folder, zoo, models.agents, facts)
-        last = ", ".join(f"{kind} {c[-1]:.2f}" for kind, c in facts["curves"].items())
-        console.print(f"Return in training: {last}. Wrote {len(tasks)} teams.")
+        how = store.made_with() | {"command": command}
+        facts = yardsticks.describe(teams, practice, curves)
+        trained = {pool: facts[pool] | how for pool in facts}
+        if kept:
+            teams = kept.joined(teams)
+            trained = zoo.manifest["yardsticks"].get("trained", {}) | trained
+        yardsticks.save(folder, teams, trained)
+        console.print(f"Wrote {len(tasks)} teams. Return in training:")
+        for pool, found in facts.items():
+            last = (f"{kind} {c[-1]:.2f}" for kind, c in found["curves"].items())
+            console.print(f"  {pool}: {', '.join(last)}")
 
 
 def gaps(rows: list[dict[str, Any]]) -> Table:
@@ -137,14 +147,14 @@ def longer(practice: Any, steps: int | None) -> Any:
 def effort(name: Preset, steps: int | None, env: str) -> tuple[Any, tuple[int, int]]:
     """Return how to train best responses, and the episodes and steps to learn names."""
     from fastap.methods.model import Learning
-    from fastap.methods.practice import LONG, Practice
+    from fastap.methods.practice import Practice, usual
 
-    tiny, own = Learning(hidden=8, embed=4), LONG.get(env, {})
+    tiny = Learning(hidden=8, embed=4)
     small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
     sizes = {
         "smoke": (Practice(steps=500, learning=tiny, **small), (32, 5)),
-        "quick": (Practice(steps=300_000, **own), (2_000, 1_000)),
-        "paper": (Practice(steps=6_000_000, **own), (20_000, 5_000)),
+        "quick": (usual(env, 300_000), (2_000, 1_000)),
+        "paper": (usual(env, 6_000_000), (20_000, 5_000)),
     }
     practice, naming = sizes[name]
     return longer(practice, steps), naming

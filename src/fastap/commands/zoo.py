@@ -216,7 +216,7 @@ def judge(folder: Path, episodes: int) -> None:
 def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
     """Return how to practise and what to grow."""
     from fastap.methods.model import Learning
-    from fastap.methods.practice import LONG, Practice
+    from fastap.methods.practice import Practice, usual
     from fastap.teammates.grow import Member
     from fastap.teammates.plan import plan
 
@@ -227,12 +227,12 @@ def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
         dataclasses.replace(trunk, members=(trunk.members[i], weak))
         for i, trunk in enumerate(trunks[:2])
     ]
-    tiny, own = Learning(hidden=8, embed=4), LONG.get(env, {})
+    tiny = Learning(hidden=8, embed=4)
     small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
     sizes = {
         "smoke": (Practice(steps=2_000, learning=tiny, **small), two),
-        "quick": (Practice(steps=2_000_000, **own), (one,)),
-        "paper": (Practice(steps=6_000_000, **own), trunks),
+        "quick": (usual(env, 2_000_000), (one,)),
+        "paper": (usual(env, 6_000_000), trunks),
     }
     practice, trunks = sizes[name]
     return longer(practice, steps), trunks

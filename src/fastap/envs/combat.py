@@ -117,7 +117,7 @@ class Combat(Env):
             observation=13 * (units - 1) + 10,
             inputs=13 * (units - 1) + 10,
             state=12 * units,
-            state_inputs=12 * units,
+            state_inputs=4 * units,
             horizon=self.horizon,
             limit=self.limit,
         )
@@ -203,9 +203,18 @@ class Combat(Env):
         """Widen what is stored in half precision."""
         return observation.astype(jnp.float32)
 
-    def encode_state(self, state: Num[Array, "*B S"]) -> Float[Array, "*B S"]:
-        """Pass on what is already a vector."""
-        return state.astype(jnp.float32)
+    def encode_state(self, state: Num[Array, "*B S"]) -> Float[Array, "*B J"]:
+        """Say of every living unit its health, place and cooldown.
+
+        Places are counted from the middle, on the scale of all else. What is the
+        same for all marines is left out: weights that all see a 1 move together.
+        """
+        units = state.astype(jnp.float32)[..., : 10 * (self.agents + self.enemies)]
+        unit = units.reshape(*state.shape[:-1], -1, 10)[..., :4]
+        middle = np.array([self.width, self.height], np.float32) / 2
+        place = jnp.where(unit[..., :1] > 0, unit[..., 1:3] / middle - 1, 0.0)
+        parts = [unit[..., :1], place, unit[..., 3:]]
+        return jnp.concatenate(parts, axis=-1).reshape(*state.shape[:-1], -1)
 
     def scene(self, world: Battle) -> Scene:
         """Draw the living, with their health."""

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from fastap.methods.beliefs import watch_together
 from fastap.methods.losses import Context
@@ -218,6 +218,28 @@ def norms(
     }
 
 
+def goals(
+    learning: Learning,
+    reward: Float[Array, "B T"],
+    terminal: Bool[Array, "B T"],
+    later: Float[Array, "B T"],
+) -> Float[Array, "B T"]:
+    """Return what values should be: TD(lambda), one step ahead if that is 0.
+
+    `later` are the values of what follows each step. Where episodes are long and
+    agents many, the best of so many uncertain values is always too good, and step
+    by step that adds up; a trace makes the way short.
+    """
+    onward = learning.discount * jnp.where(terminal, 0.0, 1.0)
+    trace = learning.trace * jnp.ones_like(reward).at[:, -1].set(0.0)
+    own, rest = reward + onward * (1 - trace) * later, onward * trace
+
+    def join(after, before):
+        return before[0] + before[1] * after[0], before[1] * after[1]
+
+    return jax.lax.associative_scan(join, (own, rest), reverse=True, axis=1)[0]
+
+
 def temporal(
     model: Model, target: Model, env: Env, learning: Learning, given: Given
 ) -> tuple[Float[Array, ""], Context]:
@@ -244,7 +266,7 @@ def temporal(
     mix = lambda mixer, v, s: jax.vmap(jax.vmap(mixer))(v, s)
     total = mix(model.mixer, jnp.where(batch.present, chosen, 0.0), now[:, :-1])
     later = mix(target.mixer, jnp.where(batch.present, best, 0.0), then[:, 1:])
-    goal = given.reward + learning.discount * jnp.where(batch.terminal, 0.0, later)
+    goal = goals(learning, given.reward, batch.terminal, later)
     error = jnp.square(total - jax.lax.stop_gradient(goal))
     td = jnp.sum(error * batch.valid) / jnp.maximum(batch.valid.sum(), 1)
     early = lambda x: x[:-1]

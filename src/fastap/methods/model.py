@@ -44,6 +44,7 @@ class Learning:
     hidden: int = 64  # of the agents' networks
     embed: int = 32  # of the mixer
     discount: float = 0.99
+    trace: float = 0.0  # lambda: how far goals trust what came over what is foreseen
     clip: float = 10.0  # the largest norm of a part's gradient
     target_every: int = 200  # gradient steps between copies to the target
     standardise: bool = True  # rewards, by their running mean and variance

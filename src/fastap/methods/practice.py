@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import equinox as eqx
@@ -38,9 +39,18 @@ class Practice:
         return jnp.maximum(0.05, 1.0 - 0.95 * now / max(play, learn))
 
 
-LONG: dict[str, dict[str, Any]] = {  # environments of long episodes and many agents
-    "10m_vs_14m": {"episodes": 64, "capacity": 960}
+# Environments of long episodes and many agents. One step ahead at a time, values of
+# 10m_vs_14m grow to ten times what is earned, the more so the larger rewards are.
+LONG: dict[str, dict[str, Any]] = {
+    "10m_vs_14m": {"capacity": 960, "trace": 0.9, "standardise": False}
 }
+
+
+def usual(env: str, steps: int) -> Practice:
+    """Return how agents practise a game, for so many steps."""
+    own = LONG.get(env, {})
+    part = lambda kind: {f.name: own[f.name] for f in fields(kind) if f.name in own}
+    return Practice(steps=steps, learning=Learning(**part(Learning)), **part(Practice))
 
 
 class Moment(eqx.Module):

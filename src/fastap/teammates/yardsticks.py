@@ -23,13 +23,14 @@ from fastap.problem.schedule import parse
 from fastap.problem.spec import Env, Mistake
 from fastap.teammates import zoo as store
 from fastap.teammates.company import SHARE, Beside, Company, all_at_once
+from fastap.teammates.grow import Pool
 from fastap.teammates.population import Population
 from fastap.teammates.tensors import pack, read_stack, seal
 from fastap.teammates.zoo import Zoo
 
 CHANGE = "U[5,8]"  # what teams that are trained with changes meet
 WAYS = ("stationary", CHANGE)
-POOLS = ("validation", "held-out")  # whose groups have a team of their own
+POOLS: tuple[Pool, ...] = ("train", "validation", "held-out")
 PIECES = 10  # training is cut into so many, and told of after each
 FILE = "yardsticks.safetensors"
 ANEW = "make them anew with `fastap zoo yardsticks --force`"
@@ -119,11 +120,11 @@ def respond(env: Env, model: Responses) -> Switching:
     return Switching(team=act_by(env, teams), response=response)
 
 
-def planned(zoo: Zoo, seeds: int) -> list[Task]:
+def planned(zoo: Zoo, seeds: int, pools: Sequence[Pool] = POOLS) -> list[Task]:
     """Plan a best response to each group, and teams told the types of each pool."""
-    pools = [tuple(zoo.members(pool).tolist()) for pool in POOLS]
-    alone = [Task((group,)) for pool in pools for group in pool]
-    ways = [(pool, way) for pool in pools if pool for way in WAYS]
+    members = [tuple(zoo.members(pool).tolist()) for pool in pools]
+    alone = [Task((group,)) for some in members for group in some]
+    ways = [(some, way) for some in members if some for way in WAYS]
     return alone + [Task(*way, told=True) for way in ways for _ in range(seeds)]
 
 
@@ -163,6 +164,26 @@ class Yardsticks:
         teams = self.models([alone[group] for group in members])
         return in_turn(self.zoo, members, teams)
 
+    def pool(self, row: int) -> Pool:
+        """Say beside whose groups a team was trained."""
+        return self.zoo.groups[self.tasks[row].groups[0]]["pool"]
+
+    def without(self, pools: Sequence[Pool]) -> "Yardsticks":
+        """Leave out the teams of some pools."""
+        rows = [i for i in range(len(self.tasks)) if self.pool(i) not in pools]
+        agents = jax.tree.map(lambda x: x[np.array(rows, int)], self.agents)
+        return Yardsticks(self.zoo, tuple(self.tasks[i] for i in rows), agents)
+
+    def joined(self, more: "Yardsticks") -> "Yardsticks":
+        """Put other teams behind these."""
+        agents = jax.tree.map(lambda *x: jnp.concatenate(x), self.agents, more.agents)
+        return Yardsticks(self.zoo, self.tasks + more.tasks, agents)
+
+    @property
+    def hidden(self) -> int:
+        """The width of the teams' networks."""
+        return self.agents.leave.weight.shape[-2]
+
 
 def in_turn(zoo: Zoo, members: Sequence[int], teams: Model) -> Responses:
     """Give every group the team of its own, of as many."""
@@ -184,13 +205,19 @@ def own_teams(zoo: Zoo, members: Sequence[int]) -> Responses | None:
     return in_turn(zoo, members, Model(agents, Silent(), Silent(), Sum(), (), None))
 
 
-def save(folder: Path, zoo: Zoo, teams: Values, facts: dict[str, Any]) -> None:
+def save(folder: Path, teams: Yardsticks, trained: dict[str, Any]) -> None:
     """Write the teams beside the groups, and into the manifest what they are."""
-    data = pack(teams)
-    sums = {"sha256": seal(data), "groups": identity(zoo)}
+    data = pack(teams.agents)
+    noted = {
+        "teams": [dataclasses.asdict(task) for task in teams.tasks],
+        "hidden": teams.hidden,
+        "trained": trained,
+        "sha256": seal(data),
+        "groups": identity(teams.zoo),
+    }
     store.replace(folder / FILE, data)
     now = store.load(folder).manifest  # others may have written while these learnt
-    store.save(folder, now | {"yardsticks": facts | sums})
+    store.save(folder, now | {"yardsticks": noted})
 
 
 def identity(zoo: Zoo) -> str:
@@ -226,6 +253,26 @@ def load(name: str | Path) -> Yardsticks | None:
     return Yardsticks(zoo, tasks, agents)
 
 
+def remaining(
+    folder: Path, pools: Sequence[Pool], hidden: int, force: bool
+) -> Yardsticks | None:
+    """Find the teams that stay when those of some pools are made, or made anew."""
+    if force and set(pools) >= set(POOLS):
+        return None  # nothing stays, so what is there may be damaged
+    there = load(folder)
+    if there is None:
+        return None
+    kept = there.without(pools)
+    if len(kept.tasks) < len(there.tasks) and not force:
+        raise Mistake(f"{folder} has yardsticks already; add --force to replace.")
+    if kept.tasks and kept.hidden != hidden:
+        raise Mistake(
+            f"{folder}: teams that are there are {kept.hidden} wide, new ones would be "
+            f"{hidden}; {ANEW}."
+        )
+    return kept if kept.tasks else None
+
+
 def task_of(row: dict[str, Any], count: int) -> Task:
     """Read one task from a manifest."""
     groups, trained, told = row["groups"], row["trained"], row["told"]
@@ -236,14 +283,14 @@ def task_of(row: dict[str, Any], count: int) -> Task:
 
 
 def describe(
-    tasks: Sequence[Task], practice: Practice, curves: Float[np.ndarray, "P R"]
+    teams: Yardsticks, practice: Practice, curves: Float[np.ndarray, "P R"]
 ) -> dict[str, Any]:
-    """Say what the teams are and how far they came."""
-    kinds = [f"told, {task.trained}" if task.told else "alone" for task in tasks]
-    mean = lambda kind: rounded(curves[:, np.array(kinds) == kind].mean(1))
-    return {
-        "teams": [dataclasses.asdict(task) for task in tasks],
-        "steps": practice.steps,
-        "hidden": practice.learning.hidden,
-        "curves": {kind: mean(kind) for kind in dict.fromkeys(kinds)},
-    }
+    """Say for each pool how long its teams learnt, and how far they came."""
+    pools = [teams.pool(row) for row in range(len(teams.tasks))]
+    kinds = [f"told, {task.trained}" if task.told else "alone" for task in teams.tasks]
+    found: dict[str, Any] = {}
+    for pool, kind in dict.fromkeys(zip(pools, kinds, strict=True)):
+        some = np.array([one == (pool, kind) for one in zip(pools, kinds, strict=True)])
+        facts = found.setdefault(pool, {"steps": practice.steps, "curves": {}})
+        facts["curves"][kind] = rounded(curves[:, some].mean(1))
+    return found

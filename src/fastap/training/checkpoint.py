@@ -29,7 +29,7 @@ from fastap.methods.table import PAPER
 from fastap.problem.spec import Mistake, check_kind
 from fastap.teammates.tensors import flat
 from fastap.teammates.zoo import remove, replace
-from fastap.training.settings import Settings
+from fastap.training.settings import ADDED, Settings
 from fastap.training.train import POOLS, Course, Row, State, course
 
 SCHEMA = 1
@@ -249,7 +249,8 @@ def read_config(folder: Path) -> tuple[Settings, dict[str, Any]]:
         raise Mistake(f"{path} is damaged: {error}.") from error
     kinds = get_type_hints(Settings)
     found = config.get("settings") if isinstance(config, dict) else None
-    if not isinstance(found, dict) or found.keys() != kinds.keys():
+    found = ADDED | found if isinstance(found, dict) else {}
+    if found.keys() != kinds.keys():
         raise Mistake(f"{path} does not hold the settings of a run.")
     if config.get("schema") != SCHEMA:
         raise Mistake(

@@ -37,6 +37,8 @@ class Settings:
     # the learner
     mixer: Mixer
     update: Update
+    trace: float  # lambda of the values' goals
+    standardise: bool  # rewards
     rate: float
     episodes: int  # played at once in every round
     updates: int  # gradient steps in every round
@@ -95,6 +97,8 @@ class Settings:
             team=self.team,
             mixer=self.mixer,
             update=self.update,
+            trace=self.trace,
+            standardise=self.standardise,
             hidden=self.hidden,
             embed=self.embed,
         )
@@ -135,6 +139,7 @@ BOUNDS = {
     "steps": (1, 10**12),
     "share": (0, 1),
     "reveal": (0, MANY),
+    "trace": (0, 1),
     "rate": (0, 1),
     "episodes": (1, 100_000),
     "updates": (1, 10_000),
@@ -151,6 +156,7 @@ BOUNDS = {
     "points": (1, 100_000),
     "judged": (1, 1_000_000),
 }
+ADDED = {"trace": 0.0, "standardise": True}  # what runs had before it was a setting
 REVEAL = {"lbf": 4, "pp": 1, "cn": 1, "10m_vs_14m": 2}  # the paper's L
 COMMON: dict[str, Any] = {
     "beside": (),
@@ -161,6 +167,8 @@ COMMON: dict[str, Any] = {
     "memory": "fresh",
     "mixer": "qmix",
     "update": "joint",
+    "trace": 0.0,
+    "standardise": True,
     "rate": 5e-4,
     "episodes": 32,
     "updates": 8,
