@@ -113,15 +113,37 @@ def test_teams_of_other_pools_are_kept(measured, tmp_path, capsys):
     assert jax.tree.all(jax.tree.map(same, kept.agents, after.agents))
     steps = {pool: facts["steps"] for pool, facts in noted["trained"].items()}
     assert steps == {"validation": 100, "held-out": 50}
+    (copy / yardsticks.FILE).write_bytes(b"damaged")
+    both = ("--pools", "validation", "held-out", "held-out", "--steps", "50")
+    main((*again[:6], *both, "--force"))
+    whole = yardsticks.planned(after.zoo, 3, ("validation", "held-out"))
+    assert yardsticks.load(copy).tasks == tuple(whole)
     with pytest.raises(SystemExit):
         main((*again[:6], "--pools", "train"))
     assert "has no groups for train" in capsys.readouterr().err
 
 
 def test_teams_of_other_widths_are_not_joined(measured, capsys):
+    again = ("zoo", "yardsticks", "--zoo", str(measured), "--force")
     with pytest.raises(SystemExit):
-        main(("zoo", "yardsticks", "--zoo", str(measured), "--pools", "train"))
+        main((*again, "--pools", "held-out"))
     assert "8 wide, new ones would be 64" in capsys.readouterr().err
+
+
+def test_what_others_made_of_other_pools_meanwhile_is_kept(folder, tmp_path):
+    """Two commands side by side, each for one pool."""
+    zoo = store.load(folder)
+    store.save(tmp_path / "zoo", zoo.manifest)
+    for pool in ("validation", "held-out"):
+        tasks = yardsticks.planned(zoo, 1, (pool,))
+        models, _ = yardsticks.train_all(zoo, TINY, tasks, lambda *_: None)
+        teams = Yardsticks(zoo, tuple(tasks), models.agents)
+        yardsticks.save(tmp_path / "zoo", teams, {pool: {"steps": 100}})
+    both = yardsticks.load(tmp_path / "zoo")
+    found = [both.pool(row) for row in range(len(both.tasks))]
+    assert found == ["validation"] * 4 + ["held-out"] * 4
+    noted = both.zoo.manifest["yardsticks"]
+    assert list(noted["trained"]) == ["validation", "held-out"]
 
 
 def test_only_teams_for_all_the_groups_are_taken(measured):
@@ -202,7 +224,8 @@ def test_damage_is_noticed(measured, tmp_path):
     noted = store.load(copy).manifest
     assert yardsticks.load(copy)
     odd_teams = (3, [], {}, [None], [{"groups": [9]}])
-    for odd in (*({"teams": teams} for teams in odd_teams), {"groups": "others"}):
+    odds = [{"teams": teams} for teams in odd_teams]
+    for odd in (*odds, {"groups": "others"}, {"trained": []}):
         store.save(copy, noted | {"yardsticks": noted["yardsticks"] | odd})
         with pytest.raises(Mistake, match="yardsticks is damaged"):
             yardsticks.load(copy)

@@ -1,7 +1,7 @@
 """`fastap zoo accept` and `yardsticks`: whether a zoo asks, and what can be earned."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rich.console import Console
 from rich.table import Table
@@ -84,7 +84,7 @@ class Yardsticks:
     """smoke: nothing learnt; quick: 300,000 steps; paper: 6 million."""
     steps: int | None = None
     """Joint steps of training for each team, if not the preset's."""
-    pools: tuple[Pool, ...] = ("train", "validation", "held-out")
+    pools: tuple[Pool, ...] = get_args(Pool)
     """Beside whose groups; the teams that the zoo has for other pools are kept."""
     seeds: int = 3
     """How many teams are told, of each kind."""
@@ -99,27 +99,26 @@ class Yardsticks:
         check_range("--seeds", self.seeds, 1, 100)
         folder = store.find(self.env or self.zoo)
         zoo = store.load(folder)
+        pools = tuple(dict.fromkeys(self.pools))
+        tasks = yardsticks.planned(zoo, self.seeds, pools)
+        if not tasks:
+            raise Mistake(
+                f"{folder} has no groups for {', '.join(pools) or 'no pool'}."
+            )
         practice, _ = effort(self.preset, self.steps, zoo.manifest["env"])
         width = practice.learning.hidden
-        kept = yardsticks.remaining(folder, self.pools, width, self.force)
-        tasks = yardsticks.planned(zoo, self.seeds, self.pools)
-        if not tasks:
-            raise Mistake(f"{folder} has no groups for {', '.join(self.pools)}.")
+        yardsticks.remaining(folder, pools, width, self.force)  # or refuse
         with progress(console, "training", practice.steps, "steps") as advance:
             share = practice.steps / yardsticks.PIECES
             tell = lambda piece, words: advance(piece * share, words)
             models, curves = yardsticks.train_all(zoo, practice, tasks, tell)
         teams = yardsticks.Yardsticks(zoo, tuple(tasks), models.agents)
         asked = f"--preset {self.preset} --steps {practice.steps} --seeds {self.seeds}"
-        asked += f" --pools {' '.join(self.pools)}"
+        asked += f" --pools {' '.join(pools)}"
         command = f"fastap zoo yardsticks --zoo {self.env or self.zoo} {asked}"
         how = store.made_with() | {"command": command}
         facts = yardsticks.describe(teams, practice, curves)
-        trained = {pool: facts[pool] | how for pool in facts}
-        if kept:
-            teams = kept.joined(teams)
-            trained = zoo.manifest["yardsticks"].get("trained", {}) | trained
-        yardsticks.save(folder, teams, trained)
+        yardsticks.save(folder, teams, {pool: facts[pool] | how for pool in facts})
         console.print(f"Wrote {len(tasks)} teams. Return in training:")
         for pool, found in facts.items():
             last = (f"{kind} {c[-1]:.2f}" for kind, c in found["curves"].items())
@@ -146,13 +145,10 @@ def longer(practice: Any, steps: int | None) -> Any:
 
 def effort(name: Preset, steps: int | None, env: str) -> tuple[Any, tuple[int, int]]:
     """Return how to train best responses, and the episodes and steps to learn names."""
-    from fastap.methods.model import Learning
-    from fastap.methods.practice import Practice, usual
+    from fastap.methods.practice import tiny, usual
 
-    tiny = Learning(hidden=8, embed=4)
-    small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
     sizes = {
-        "smoke": (Practice(steps=500, learning=tiny, **small), (32, 5)),
+        "smoke": (tiny(env, 500), (32, 5)),
         "quick": (usual(env, 300_000), (2_000, 1_000)),
         "paper": (usual(env, 6_000_000), (20_000, 5_000)),
     }

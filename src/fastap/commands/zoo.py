@@ -215,8 +215,7 @@ def judge(folder: Path, episodes: int) -> None:
 
 def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
     """Return how to practise and what to grow."""
-    from fastap.methods.model import Learning
-    from fastap.methods.practice import Practice, usual
+    from fastap.methods.practice import tiny, usual
     from fastap.teammates.grow import Member
     from fastap.teammates.plan import plan
 
@@ -227,10 +226,8 @@ def preset(env: str, name: Preset, steps: int | None) -> tuple[Any, Any]:
         dataclasses.replace(trunk, members=(trunk.members[i], weak))
         for i, trunk in enumerate(trunks[:2])
     ]
-    tiny = Learning(hidden=8, embed=4)
-    small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
     sizes = {
-        "smoke": (Practice(steps=2_000, learning=tiny, **small), two),
+        "smoke": (tiny(env, 2_000), two),
         "quick": (usual(env, 2_000_000), (one,)),
         "paper": (usual(env, 6_000_000), trunks),
     }

@@ -206,14 +206,15 @@ class Combat(Env):
     def encode_state(self, state: Num[Array, "*B S"]) -> Float[Array, "*B J"]:
         """Say of every living unit its health, place and cooldown.
 
-        Places are counted from the middle, on the scale of all else. What is the
-        same for all marines is left out: weights that all see a 1 move together.
+        Places are counted from the middle and cooldowns end at 0, so that all is on
+        one scale: SMAX lets them run on below it, half a unit in every step. What is
+        the same for all marines is left out: weights that see a 1 move together.
         """
         units = state.astype(jnp.float32)[..., : 10 * (self.agents + self.enemies)]
-        unit = units.reshape(*state.shape[:-1], -1, 10)[..., :4]
+        unit = units.reshape(*state.shape[:-1], -1, 10)
         middle = np.array([self.width, self.height], np.float32) / 2
         place = jnp.where(unit[..., :1] > 0, unit[..., 1:3] / middle - 1, 0.0)
-        parts = [unit[..., :1], place, unit[..., 3:]]
+        parts = [unit[..., :1], place, jnp.maximum(unit[..., 3:4], 0.0)]
         return jnp.concatenate(parts, axis=-1).reshape(*state.shape[:-1], -1)
 
     def scene(self, world: Battle) -> Scene:

@@ -53,6 +53,14 @@ def usual(env: str, steps: int) -> Practice:
     return Practice(steps=steps, learning=Learning(**part(Learning)), **part(Practice))
 
 
+def tiny(env: str, steps: int) -> Practice:
+    """Return the same with next to nothing learnt, in seconds."""
+    own = usual(env, steps)
+    learning = dataclasses.replace(own.learning, hidden=8, embed=4)
+    small = {"episodes": 4, "updates": 1, "batch": 4, "capacity": 16}
+    return dataclasses.replace(own, learning=learning, **small)
+
+
 class Moment(eqx.Module):
     """Where in its training a run is when it plays an episode."""
 

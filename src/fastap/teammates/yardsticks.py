@@ -23,14 +23,12 @@ from fastap.problem.schedule import parse
 from fastap.problem.spec import Env, Mistake
 from fastap.teammates import zoo as store
 from fastap.teammates.company import SHARE, Beside, Company, all_at_once
-from fastap.teammates.grow import Pool
 from fastap.teammates.population import Population
 from fastap.teammates.tensors import pack, read_stack, seal
 from fastap.teammates.zoo import Zoo
 
 CHANGE = "U[5,8]"  # what teams that are trained with changes meet
 WAYS = ("stationary", CHANGE)
-POOLS: tuple[Pool, ...] = ("train", "validation", "held-out")
 PIECES = 10  # training is cut into so many, and told of after each
 FILE = "yardsticks.safetensors"
 ANEW = "make them anew with `fastap zoo yardsticks --force`"
@@ -120,7 +118,7 @@ def respond(env: Env, model: Responses) -> Switching:
     return Switching(team=act_by(env, teams), response=response)
 
 
-def planned(zoo: Zoo, seeds: int, pools: Sequence[Pool] = POOLS) -> list[Task]:
+def planned(zoo: Zoo, seeds: int, pools: Sequence[str] = store.POOLS) -> list[Task]:
     """Plan a best response to each group, and teams told the types of each pool."""
     members = [tuple(zoo.members(pool).tolist()) for pool in pools]
     alone = [Task((group,)) for some in members for group in some]
@@ -164,11 +162,11 @@ class Yardsticks:
         teams = self.models([alone[group] for group in members])
         return in_turn(self.zoo, members, teams)
 
-    def pool(self, row: int) -> Pool:
+    def pool(self, row: int) -> str:
         """Say beside whose groups a team was trained."""
         return self.zoo.groups[self.tasks[row].groups[0]]["pool"]
 
-    def without(self, pools: Sequence[Pool]) -> "Yardsticks":
+    def without(self, pools: Sequence[str]) -> "Yardsticks":
         """Leave out the teams of some pools."""
         rows = [i for i in range(len(self.tasks)) if self.pool(i) not in pools]
         agents = jax.tree.map(lambda x: x[np.array(rows, int)], self.agents)
@@ -206,7 +204,16 @@ def own_teams(zoo: Zoo, members: Sequence[int]) -> Responses | None:
 
 
 def save(folder: Path, teams: Yardsticks, trained: dict[str, Any]) -> None:
-    """Write the teams beside the groups, and into the manifest what they are."""
+    """Write the teams beside the groups, and into the manifest what they are.
+
+    What is there by now of other pools is kept: others may have written since.
+    """
+    pools = [teams.pool(row) for row in range(len(teams.tasks))]
+    kept = remaining(folder, pools, teams.hidden, force=True)
+    now = store.load(folder).manifest
+    if kept:
+        teams = kept.joined(teams)
+        trained = now["yardsticks"].get("trained", {}) | trained
     data = pack(teams.agents)
     noted = {
         "teams": [dataclasses.asdict(task) for task in teams.tasks],
@@ -216,7 +223,6 @@ def save(folder: Path, teams: Yardsticks, trained: dict[str, Any]) -> None:
         "groups": identity(teams.zoo),
     }
     store.replace(folder / FILE, data)
-    now = store.load(folder).manifest  # others may have written while these learnt
     store.save(folder, now | {"yardsticks": noted})
 
 
@@ -238,7 +244,8 @@ def load(name: str | Path) -> Yardsticks | None:
     try:
         tasks = tuple(task_of(row, len(zoo.groups)) for row in noted["teams"])
         digest, hidden = noted["sha256"], noted["hidden"]
-        if not tasks or noted["groups"] != identity(zoo):
+        known = isinstance(noted.get("trained", {}), dict)
+        if not (tasks and known) or noted["groups"] != identity(zoo):
             raise ValueError
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise Mistake(
@@ -254,10 +261,11 @@ def load(name: str | Path) -> Yardsticks | None:
 
 
 def remaining(
-    folder: Path, pools: Sequence[Pool], hidden: int, force: bool
+    folder: Path, pools: Sequence[str], hidden: int, force: bool
 ) -> Yardsticks | None:
     """Find the teams that stay when those of some pools are made, or made anew."""
-    if force and set(pools) >= set(POOLS):
+    there_are = {group["pool"] for group in store.load(folder).groups}
+    if force and there_are <= set(pools):
         return None  # nothing stays, so what is there may be damaged
     there = load(folder)
     if there is None:
