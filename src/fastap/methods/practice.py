@@ -39,8 +39,8 @@ class Practice:
         return jnp.maximum(0.05, 1.0 - 0.95 * now / max(play, learn))
 
 
-# Environments of long episodes and many agents. One step ahead at a time, values of
-# 10m_vs_14m grow to ten times what is earned, the more so the larger rewards are.
+# Environments of long episodes and many agents: there goals trust what came, and
+# rewards are as they are, since returns in units of their spread would be in hundreds.
 LONG: dict[str, dict[str, Any]] = {
     "10m_vs_14m": {"capacity": 960, "trace": 0.9, "standardise": False}
 }
