@@ -15,6 +15,7 @@ from rich.console import Console
 
 from fastap.cli import main
 from fastap.commands import reproduce, study
+from fastap.commands.study import holds
 from fastap.commands.tables import shortly
 from fastap.experiments.assess import Question
 from fastap.experiments.measure import (
@@ -36,11 +37,12 @@ from fastap.experiments.study import (
 from fastap.experiments.thoughts import guessed
 from fastap.problem.spec import Mistake
 from fastap.teammates import zoo as store
+from fastap.training.settings import settings
 
 SMOKE = ("--preset", "smoke", "--env", "lbf")
 FIGURES = {
-    *("main", "difference", "ablations", "crossplay-lbf", "embeddings-lbf"),
-    *("snapshot", "context", "transfer", "sensitivity"),
+    *("main", "main-won", "difference", "ablations", "crossplay-lbf"),
+    *("embeddings-lbf", "snapshot", "context", "transfer", "sensitivity"),
 }
 TABLES = {
     *("main", "difference", "table1", "ablations", "crossplay", "embeddings"),
@@ -184,6 +186,10 @@ def test_the_end_of_a_curve_is_its_last_five_points():
     others = [row | {"pool": "train", "return": 99.0} for row in rows]
     (end,) = finals(rows + others, ("qmix", "liam"))
     assert (end["mean"], end["std"], end["seeds"]) == (5.0, 1.0, 2)
+    assert "win rate" not in end
+    won = [row | {"win_rate": (row["step"] + row["seed"]) / 10} for row in rows]
+    (end,) = finals(won, ("qmix",))
+    assert end["mean"] == 5.0 and end["win rate"] == pytest.approx(0.5)
     assert finals([], ("qmix",)) == []
 
 
@@ -263,7 +269,10 @@ def test_curves_are_those_of_the_runs(made):
     assert {row["method"] for row in rows} >= set(EXPERIMENTS["main"].methods)
     own = curves(made / "runs" / "lbf-liam", "lbf")
     theirs = [row for row in rows if row["method"] == "liam"]
-    assert [float(row["return"]) for row in theirs] == [row["return"] for row in own]
+    for measure in ("return", "win_rate"):
+        assert [float(row[measure]) for row in theirs] == [row[measure] for row in own]
+    for row in own:  # who has loaded all food has earned all there is
+        assert 0 <= row["win_rate"] <= row["return"] + 1e-6
 
 
 def test_a_transfer_is_judged_under_its_target(made):
@@ -293,6 +302,14 @@ def test_other_settings_are_refused(made, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", "main", *SMOKE, "--steps", "3200", "--out", str(made)])
     assert stop.value.code == 2 and "other settings" in capsys.readouterr().err
+
+
+def test_runs_may_hold_more_than_is_asked_for():
+    want = settings("cn", "fastap", "smoke", beside=("odits",))
+    there = lambda **other: dataclasses.replace(want, **other)
+    assert holds(there(beside=("fastap-wo-gce", "odits")), want)
+    assert not holds(there(beside=("fastap-wo-gce",)), want)
+    assert not holds(there(rate=1e-3), want)
 
 
 def test_time_that_is_over_is_said_and_nothing_is_lost(made, tmp_path, capsys):

@@ -97,7 +97,7 @@ def contents(
     """Make the parts of the page, and the rows of its table."""
     from fastap.experiments.assess import Question
     from fastap.experiments.measure import answers, curves, status
-    from fastap.report.figures import learning_curves, profiles, regrets
+    from fastap.report.figures import profiles, regrets
     from fastap.report.page import drawing, grid, heading
     from fastap.training.checkpoint import read_config
 
@@ -128,11 +128,7 @@ def contents(
     if lines:
         say = "How many seeds earn more than that, all changes weighing the same."
         parts.append(drawing(profiles(rows), say))
-        envs = list(dict.fromkeys(line["env"] for line in lines))
-        shown = list(dict.fromkeys(line["method"] for line in lines))
-        figure = learning_curves(lines, shown, envs, "validation")
-        say = "Return beside validation groups; bands are 95 % intervals over seeds."
-        parts += [heading("Learning"), drawing(figure, say)]
+        parts += [heading("Learning"), *learning(lines)]
         say = "Reward lost at each step after one change, against the same episodes."
         parts += [heading("After a sudden change"), drawing(regrets(rows), say)]
     zoos = list(dict.fromkeys(state[2] for state in states))
@@ -204,6 +200,23 @@ def inside(minds: Minds, episodes: int) -> tuple[list[str], list[tuple[str, ...]
         say = "Contexts of the first agent; a colour is a planted type of teammates."
         parts.append(drawing(context_planes(contexts, kinds), say))
     return parts, rows
+
+
+def learning(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """Draw how methods learnt: returns, and win rates in games that can be won."""
+    from fastap.report.figures import learning_curves
+    from fastap.report.page import drawing
+
+    methods, parts = list(dict.fromkeys(line["method"] for line in lines)), []
+    for measure, name in (("return", "Return"), ("win_rate", "Win rate")):
+        envs = list(dict.fromkeys(line["env"] for line in lines if measure in line))
+        if envs:
+            curves = (lines, methods, envs, "validation")
+            say = (
+                f"{name} beside validation groups; bands are 95 % intervals over seeds."
+            )
+            parts.append(drawing(learning_curves(*curves, measure=measure), say))
+    return parts
 
 
 def words(row: dict[str, Any]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from fastap.commands.edge import Enough
 from fastap.commands.train import Train, facts
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
-from fastap.training.settings import Preset, settings
+from fastap.training.settings import Preset, Settings, settings
 
 Row = dict[str, Any]
 FEW: dict[Preset, int] = {"smoke": 4, "quick": 200, "paper": 1000}  # episodes
@@ -66,7 +66,7 @@ class Study:
             want = settings(env, cohort.method, self.preset, **asked)
             there, noted = read_config(folder)
             check_zoo(course(there), noted, folder)
-            if there != want:
+            if not holds(there, want):
                 raise Mistake(
                     f"{folder} was made with other settings than are asked for now; "
                     "name another --out."
@@ -192,3 +192,9 @@ class Study:
 
         save_figure(figure, self.out / f"{name}.png")
         self.console.print(f"Wrote {self.out / name}.png.")
+
+
+def holds(there: Settings, want: Settings) -> bool:
+    """Say whether runs are those that are asked for; there may be more beside them."""
+    alone = lambda one: dataclasses.replace(one, beside=())
+    return alone(there) == alone(want) and set(want.beside) <= set(there.beside)

@@ -25,8 +25,12 @@ def main_figure(study: Study) -> None:
         theirs = lambda one, env=env: study.paper(env, one["change"], one["method"])
         last = [one | {"paper, table 1": theirs(one)} for one in ends]
         study.tabulate(f"main-{env}", title, last)
-    curves_of = (rows, experiment.methods, list(found), "validation")
-    study.draw("main", learning_curves(*curves_of))
+    curves_of = lambda envs: (rows, experiment.methods, envs, "validation")
+    study.draw("main", learning_curves(*curves_of(list(found))))
+    winnable = list(dict.fromkeys(row["env"] for row in rows if "win_rate" in row))
+    if winnable:
+        won = learning_curves(*curves_of(winnable), measure="win_rate")
+        study.draw("main-won", won)
 
 
 def difference(study: Study) -> None:

@@ -69,6 +69,7 @@ class Combat(Env):
     """SMAX marines; both sides begin in groups that are far apart."""
 
     alike = True
+    winnable = True
     agents: int = eqx.field(static=True, default=10)
     controlled: int = eqx.field(static=True, default=7)
     enemies: int = eqx.field(static=True, default=14)

@@ -40,6 +40,7 @@ Luck = Float[Array, "arriving C"]  # the level, then a score for every cell
 class Foraging(Env):
     """Level-based foraging as in lbforaging 2.0.0, with a team that may change."""
 
+    winnable = True
     rows: int = eqx.field(static=True, default=6)
     columns: int = eqx.field(static=True, default=6)
     agents: int = eqx.field(static=True, default=4)

@@ -32,6 +32,11 @@ class Played(eqx.Module):
         """The mean return of each run."""
         return np.asarray(self.reward, float).sum(-1).mean(-1)
 
+    @property
+    def win_rate(self) -> Float[np.ndarray, " R"]:
+        """The share of each run's episodes in which the goal was reached."""
+        return np.asarray(self.success, float).mean(-1)
+
 
 Work = Callable[[Env, Any], AbstractPolicy]  # makes a policy of a model
 

@@ -126,11 +126,18 @@ def answer(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:
         "floor": floor,
         "ceiling": ceiling,
         "score": normal(float(iqm(returns)), floor, ceiling),
-        "win_rate": np.asarray(played.success)[runs].mean(1).tolist(),
+        **wins(case, played, runs),
         **beside(case, change),
         **cost(case, runs, change),
         **{name: some.returns[runs].tolist() for name, some in halves.items()},
     }
+
+
+def wins(case: Case, played: Played, runs: Int[np.ndarray, " r"]) -> Answer:
+    """Say how often each seed reached the goal, where there is one."""
+    if not case.ready.zoo.env.winnable:
+        return {}
+    return {"win_rate": played.win_rate[runs].tolist()}
 
 
 def best(zoo: Zoo, members: Int[np.ndarray, " k"]) -> float | None:

@@ -22,7 +22,7 @@ from fastap.problem.spec import Mistake
 from fastap.teammates.yardsticks import CHANGE
 from fastap.teammates.zoo import replace
 from fastap.training import checkpoint
-from fastap.training.train import POOLS, course
+from fastap.training.train import POOLS, WON, course
 
 Rows = list[dict[str, Any]]
 PARTS = ("win_rate", "seen", "unseen")  # of a score, seed by seed
@@ -82,31 +82,40 @@ def curves(folder: Path, env: str) -> Rows:
                 change, _, pool = column.rpartition(" ")
                 if pool in POOLS and is_change(change):
                     when = {"change": change, "pool": pool, "step": int(line["step"])}
-                    rows.append(who | when | {"return": float(score)})
+                    won = line.get(f"{WON} {column}")
+                    wins = {"win_rate": float(won)} if won else {}
+                    rows.append(who | when | {"return": float(score)} | wins)
     except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
         raise Mistake(f"{path} is damaged or missing; train that run anew.") from error
     return rows
 
 
 def finals(rows: Rows, methods: Sequence[str], pool: str = "validation") -> Rows:
-    """Say where curves end: over seeds, mean and deviation of their last points."""
-    lines: dict[tuple[str, str, int], list[float]] = {}
-    for row in sorted(rows, key=lambda row: row["step"]):
-        if row["pool"] == pool:
-            which = (row["change"], row["method"], row["seed"])
-            lines.setdefault(which, []).append(row["return"])
-    ends: dict[tuple[str, str], list[float]] = {}
-    for (change, method, _), points in lines.items():
-        ends.setdefault((change, method), []).append(mean(points[-LATE:]))
-    changes = dict.fromkeys(change for change, _ in ends)
-    found = Rows()
-    for change, method in itertools.product(changes, methods):
-        if (change, method) in ends:
-            each = np.array(ends[change, method])
+    """Say where curves end: mean and deviation over seeds, and how many were won."""
+    here = [row for row in rows if row["pool"] == pool]
+    returns, won = (ends(here, measure) for measure in ("return", "win_rate"))
+    changes, found = dict.fromkeys(change for change, _ in returns), Rows()
+    for case in itertools.product(changes, methods):
+        if case in returns:
+            each = returns[case]
+            who = {"change": case[0], "method": case[1], "seeds": len(each)}
             score = dict(zip(("mean", "std"), spread(each), strict=True))
-            who = {"change": change, "method": method, "seeds": len(each)}
-            found.append(who | score)
+            wins = {"win rate": float(won[case].mean())} if case in won else {}
+            found.append(who | score | wins)
     return found
+
+
+def ends(
+    rows: Rows, measure: str
+) -> dict[tuple[str, str], Float[np.ndarray, " seeds"]]:
+    """Average the last points of every curve: by change and method, seed by seed."""
+    lines: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for row in sorted(rows, key=lambda row: row["step"]):
+        if measure in row:
+            seeds = lines.setdefault((row["change"], row["method"]), {})
+            seeds.setdefault(row["seed"], []).append(row[measure])
+    late = lambda seeds: np.array([mean(points[-LATE:]) for points in seeds.values()])
+    return {case: late(seeds) for case, seeds in lines.items()}
 
 
 def is_change(text: str) -> bool:

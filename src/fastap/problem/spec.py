@@ -104,6 +104,7 @@ class Env(eqx.Module):
     """
 
     alike: ClassVar[bool] = False  # many bodies of one kind, that share their networks
+    winnable: ClassVar[bool] = False  # there is a goal that a team can reach
 
     @property
     @abc.abstractmethod

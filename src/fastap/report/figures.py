@@ -66,8 +66,13 @@ def learning_curves(
     envs: Sequence[str],
     pool: str,
     changes: Sequence[str] = ("stationary", "U[5,8]"),
+    measure: str = "return",
 ) -> Figure:
-    """Draw return over steps: a row for each change, a column for each environment."""
+    """Draw return, or win rate, over steps: a row for each change, a column each game.
+
+    Rows that do not have the measure are left out.
+    """
+    rows = [row for row in rows if measure in row]
     figure = Figure(figsize=(3.3 * len(envs) + 1.6, 5.2), layout="constrained")
     grid = figure.subplots(len(changes), len(envs), squeeze=False)
     for i, change in enumerate(changes):
@@ -79,20 +84,22 @@ def learning_curves(
             if not here:
                 empty(ax)
             for k, method in enumerate(methods):
-                draw_curve(ax, only(here, method=method), method, k)
-        grid[i, 0].set_ylabel("return", color=INK, fontsize=8)
+                draw_curve(ax, only(here, method=method), method, k, measure)
+        grid[i, 0].set_ylabel(measure.replace("_", " "), color=INK, fontsize=8)
     for ax in grid[-1]:
         ax.set_xlabel("steps", color=INK, fontsize=8)
     labelled(figure, grid)
     return figure
 
 
-def draw_curve(ax: Axes, rows: Rows, method: str, place: int) -> None:
+def draw_curve(
+    ax: Axes, rows: Rows, method: str, place: int, measure: str = "return"
+) -> None:
     """Draw one method's mean over seeds, with its interval."""
     steps = sorted({row["step"] for row in rows})
     if not steps:
         return
-    bands = [band(np.array([r["return"] for r in only(rows, step=s)])) for s in steps]
+    bands = [band(np.array([r[measure] for r in only(rows, step=s)])) for s in steps]
     mean, low, high = np.array(bands).T
     colour = colour_of(method, place)
     ax.plot(steps, mean, color=colour, lw=1.6, label=name_of(method))

@@ -26,6 +26,7 @@ from fastap.training.settings import Settings, configuration
 BEAT = 2  # rounds in one compiled call, or about
 CHANGES = ("stationary", "U[5,8]")
 POOLS = ("train", "validation")
+WON = "won"  # before the name of a case: the column of its win rates
 Row = dict[str, float | int | str]
 Noted = dict[str, Float[np.ndarray, "C R"]]  # of the rounds of a beat, for each run
 
@@ -241,11 +242,15 @@ class Course:
     def point(self, runs: Run, notes: Noted, beats: int) -> tuple[Row, ...]:
         """Judge every run: one row for each."""
         agents = runs.learner.model.acting()
-        columns: dict[str, Any] = {
-            f"{change} {pool}": self.judge(agents, self.members[pool], change).returns
+        changes = dict.fromkeys((*CHANGES, self.settings.train_change))
+        played = {
+            f"{change} {pool}": self.judge(agents, self.members[pool], change)
             for pool in POOLS
-            for change in dict.fromkeys((*CHANGES, self.settings.train_change))
+            for change in changes
         }
+        columns: dict[str, Any] = {case: one.returns for case, one in played.items()}
+        if self.zoo.env.winnable:
+            columns |= {f"{WON} {case}": one.win_rate for case, one in played.items()}
         columns |= {name: values.mean(0) for name, values in notes.items()}
         written = beats * self.pulse[0] * self.settings.episodes
         norms = self.programs.norms(runs, jnp.array(beats), jnp.array(written))
