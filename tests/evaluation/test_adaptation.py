@@ -84,6 +84,15 @@ def test_costs_are_understood_as_rewards_are():
     assert found.recovery == 2 and found.area == 2 and found.dip == pytest.approx(2 / 3)
 
 
+def test_recovery_is_a_share_of_what_is_earned_beyond_chance():
+    """A twentieth of all costs is half of what agents spare, against random ones."""
+    stay, floor = np.full((2, 12), -10.0), np.full(12, -11.0)
+    for lost, lag in ((0.05, 0), (0.5, math.inf)):
+        found = adaptation(stay, stay - lost, 4, scale=2.0, floor=floor)
+        assert found.recovery == lag and found.area == pytest.approx(8 * lost / 2)
+    assert adaptation(stay, stay - 0.5, 4, scale=2.0).recovery == 0  # 5 % of 10
+
+
 def test_a_team_that_never_recovers_has_no_lag():
     stay, change = np.ones((2, 12)), np.zeros((2, 12))
     found = adaptation(stay, change, 4)

@@ -42,7 +42,7 @@ def context(study: Study) -> None:
             subjects[method] = Subject(folder, method)
     methods = EXPERIMENTS["context"].methods
     rows = [subjects[method].facts(count) for method in methods]
-    study.keep("context-lbf", rows)
+    study.keep("context-lbf", rows, "lbf")
     kept = ("method", "within", "jump", "type by chance", f"type after {LAGS - 1}")
     shown = [{key: row[key] for key in kept} for row in rows]
     title = "variance within segments, jump at changes, types named"
@@ -66,7 +66,7 @@ def transfer(study: Study) -> None:
         mine: list[Row] = []
         for name, folder in zip(("transferred", "scratch"), folders[1:], strict=True):
             mine += [row | {"method": name} for row in curves(folder, env)]
-        study.keep(f"transfer-{env}", mine)
+        study.keep(f"transfer-{env}", mine, env)
         here = [r for r in mine if r["change"] == TARGET and r["pool"] == "validation"]
         mean = lambda name, step, here=here: np.mean(
             [r["return"] for r in here if r["method"] == name and r["step"] == step]

@@ -132,25 +132,25 @@ class Study:
                 for one in answered
                 if one["method"] == method
             ]
-            self.keep(f"{name}-{env}", list(scores(found[env])))
-            self.keep(f"{name}-{env}-summary", list(summaries(found[env])))
+            self.keep(f"{name}-{env}", list(scores(found[env])), env)
+            self.keep(f"{name}-{env}-summary", list(summaries(found[env])), env)
         return found
 
-    def keep(self, name: str, rows: Sequence[Row]) -> None:
-        """Write rows as CSV, and how they were made beside it."""
+    def keep(self, name: str, rows: Sequence[Row], env: str | None = None) -> None:
+        """Write rows as CSV, and how they and a game's runs were made beside it."""
         from fastap.training.checkpoint import table
 
         replace(self.out / f"{name}.csv", table(tuple(rows)).encode())
-        made = {"preset": self.preset, "runs": self.made()}
+        made = {"preset": self.preset, "runs": self.made(env) if env else {}}
         text = json.dumps(facts() | made, indent=1) + "\n"
         replace(self.out / f"{name}.json", text.encode())
 
-    def made(self) -> dict[str, Any]:
-        """Say where, by what and in how many seconds each run was trained."""
+    def made(self, env: str) -> dict[str, Any]:
+        """Say where, by what and in how many seconds each run in a game was trained."""
         from fastap.training.checkpoint import read_clock, read_config
 
         found = {}
-        for path in sorted((self.out / "runs").glob("*/config.json")):
+        for path in sorted((self.out / "runs").glob(f"{env}-*/config.json")):
             noted = read_config(path.parent)[1]
             names = ("device", "versions", "command")
             kept = {name: noted.get(name) for name in names}

@@ -18,7 +18,7 @@ def main_figure(study: Study) -> None:
     found = study.runs("main")
     for env, folders in found.items():
         mine = [row for folder in folders for row in curves(folder, env)]
-        study.keep(f"main-{env}", mine)
+        study.keep(f"main-{env}", mine, env)
         rows += mine
         ends = finals(mine, experiment.methods)
         title = f"{env}, validation: mean of the last {LATE} points"
@@ -48,7 +48,7 @@ def difference(study: Study) -> None:
         where = env if whole else f"{env}, in units of return"
         paid = costs(answers)
         rows = [one.row() for one in paid]
-        study.keep(f"difference-{env}-costs", rows)
+        study.keep(f"difference-{env}-costs", rows, env)
         paper = printed_difference if study.is_papers(env) else lambda method: ""
         shown = [shortly(row, paper(row["method"])) for row in rows]
         study.tabulate(f"difference-{env}", f"{env}: what change costs", shown)
@@ -107,7 +107,7 @@ def table_one(study: Study) -> None:
     for env, answers in study.judged("table1").items():
         side_by_side(study, "table1", env, answers)
         better = beaten([a for a in answers if a["memory"] == "fresh"])
-        study.keep(f"table1-{env}-improvement", better)
+        study.keep(f"table1-{env}-improvement", better, env)
         title = "how probably a seed of Fastap is better"
         study.tabulate(f"table1-{env}-improvement", title, better)
 

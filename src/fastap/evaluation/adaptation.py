@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 WINDOW = 3  # steps that a lag is averaged over
-NEAR = 0.1  # of the reward without change: so close counts as recovered
+NEAR = 0.1  # of what is usually earned beyond chance: so close counts as recovered
 PATIENCE = 3  # lags in a row that must be so close
 
 
@@ -30,10 +30,16 @@ def adaptation(
     change: Float[np.ndarray, "E T"],
     at: int,
     scale: float = 1.0,
+    floor: Float[np.ndarray, " T"] | float = 0.0,
 ) -> Adaptation:
-    """Measure a change at step `at` from the rewards of paired episodes."""
-    usual = stay[:, at:].mean(0) / scale
-    regret = usual - change[:, at:].mean(0) / scale
+    """Measure a change at step `at` from the rewards of paired episodes.
+
+    What is usual is counted from what random agents are paid at each step, `floor`:
+    a tenth of costs, most of which nobody could spare, would forgive everything.
+    """
+    beyond = lambda rewards: (rewards.mean(0) - floor)[at:] / scale
+    usual = beyond(stay)
+    regret = usual - beyond(change)
     level = smooth(regret)
     near = np.abs(level) <= NEAR * abs(usual.mean())
     recovered = [

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from fastap.evaluation.adaptation import adaptation
 from fastap.evaluation.evaluate import Judge, Played
 from fastap.evaluation.statistics import interval, iqm, summary
-from fastap.experiments.yardsticks import Spot, floor, own, seal, switching, told
+from fastap.experiments.yardsticks import Spot, floor, idle, own, seal, switching, told
 from fastap.methods.model import Model
 from fastap.problem.rollout import Memory
 from fastap.problem.schedule import Never, parse
@@ -196,7 +196,7 @@ def adapt(case: Case, runs: Int[np.ndarray, " r"]) -> dict[str, Answer]:
 
     def after(at: int) -> Answer:
         pairs = zip(rewards("stationary"), rewards(f"at[{at}]"), strict=True)
-        each = [adaptation(*pair, at, scale) for pair in pairs]
+        each = [adaptation(*pair, at, scale, idle(case.spot)) for pair in pairs]
         middle = lambda values: float(np.median(values))
         return {
             "dip": middle([one.dip for one in each]),

@@ -26,7 +26,7 @@ from fastap.training.train import POOLS, WON, course
 
 Rows = list[dict[str, Any]]
 PARTS = ("win_rate", "seen", "unseen")  # of a score, seed by seed
-ANSWERS = 2  # what answers hold, and what it means; older ones are given anew
+ANSWERS = 3  # what answers hold, and what it means; older ones are given anew
 LATE = 5  # points of a curve that say where it ends
 YARDSTICKS = ("floor", "told", "switching", "own", "ceiling")  # to hold scores against
 

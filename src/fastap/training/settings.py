@@ -207,6 +207,14 @@ PRESETS: dict[Preset, dict[str, Any]] = {
     },
 }
 
+LENGTH = {"pp": 3_000_000, "cn": 3_000_000, "10m_vs_14m": 2_000_000}  # of the study
+
+
+def size(env: str, preset: Preset) -> dict[str, Any]:
+    """Return how large a preset makes a run; each game has a length of its own."""
+    own = {"steps": LENGTH[env]} if preset == "paper" and env in LENGTH else {}
+    return PRESETS[preset] | own
+
 
 def settings(env: str, method: str, preset: Preset, **asked: Any) -> Settings:
     """Fill in what was not asked for: from the preset and the paper's table."""
@@ -217,4 +225,4 @@ def settings(env: str, method: str, preset: Preset, **asked: Any) -> Settings:
     own = {"env": env, "zoo": env, "method": method, "reveal": REVEAL[env]}
     given = {name: value for name, value in asked.items() if value is not None}
     usual = COMMON | LONG.get(env, {}) | table | own
-    return Settings(**(usual | PRESETS[preset] | given))
+    return Settings(**(usual | size(env, preset) | given))
