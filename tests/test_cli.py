@@ -1,5 +1,6 @@
 """The command line as a person meets it."""
 
+import io
 import json
 import os
 import subprocess
@@ -7,10 +8,12 @@ import sys
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from fastap import __version__, make
 from fastap.benchmarks import deciding, learning
 from fastap.cli import main
+from fastap.commands.edge import each
 from fastap.envs.prey import Trained, load_prey
 from fastap.methods.model import Learning
 from fastap.methods.practice import Practice
@@ -333,3 +336,14 @@ def test_nothing_is_said_when_nobody_reads_any_more(last, code):
     ended = subprocess.run(call, stdout=theirs, stderr=subprocess.PIPE, text=True)
     os.close(theirs)
     assert (ended.returncode, ended.stderr) == (code, "")  # 1 is rich's own way
+
+
+def test_long_work_says_how_far_it_is():
+    """Plain lines where there is no terminal: first what it is at, then how fast."""
+    text = io.StringIO()
+    console = Console(file=text, width=200)
+    assert each(console, "judging", ["a", "bc"], str.upper, len) == [1, 2]
+    first, *_, last = text.getvalue().splitlines()
+    assert first == "judging: 0%. A"  # nothing is known of the pace yet
+    assert last.startswith("judging: 100%, ") and "runs/s, 0 s left" in last
+    assert each(console, "judging", [], str, len) == []

@@ -8,9 +8,11 @@ import shutil
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fastap.cli import main
+from fastap.evaluation.statistics import improvement
 from fastap.teammates.zoo import load, save
 from tests.idle import Began
 
@@ -80,7 +82,12 @@ TABLES = [
     for page in PAGES
     for found in TABLE.findall(page.read_text())
 ]
-BESIDE = {"random": "floor", "told": "told", "switching": "switching"}
+BESIDE = {
+    "random": "floor",
+    "told": "told",
+    "switching": "switching",
+    "own team": "own",
+}
 
 
 @pytest.mark.parametrize(("source", "memory", "text"), TABLES)
@@ -102,14 +109,46 @@ def test_tables_in_the_docs_are_those_of_the_results(source, memory, text):
 
 
 def test_results_in_the_docs_are_checked():
-    assert len(TABLES) == 5
+    assert len(TABLES) == 8
+
+
+def returns_of(game: str) -> dict[tuple[str, str], list[float]]:
+    """Read what every seed earned in a game, by method and change."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for name in ("difference", "ablations"):
+        with (ROOT / "results" / f"{name}-{game}.csv").open() as file:
+            for row in csv.DictReader(file):
+                seeds = found.setdefault((row["method"], row["change"]), {})
+                assert seeds.setdefault(row["seed"], float(row["return"])) == float(
+                    row["return"]
+                )
+    return {case: list(seeds.values()) for case, seeds in found.items()}
+
+
+def test_what_the_global_loss_costs_is_that_of_the_results():
+    text = (ROOT / "docs" / "results.md").read_text()
+    part = text.split("## What holds Fastap back")[1].split("### The positive")[0]
+    _, *lines = re.findall(r"\| `([^`]+)` \| `([^`]+)` \| (.+) \|\n", part)
+    assert len(lines) == 8  # four games, with change and without
+    short = lambda number: f"{number:.3f}".lstrip("0")
+    for game, change, cells in lines:
+        *scores, chance = cells.split(" | ")
+        returns = returns_of(game)
+        of = lambda method, case=change, seeds=returns: np.array(seeds[method, case])
+        told = [
+            f"{short(of(who).mean())} ± {short(of(who).std())}"
+            for who in ("fastap", "fastap-wo-gce", "odits", "qmix")
+        ]
+        assert scores == told
+        better = improvement([of("fastap-wo-gce")], [of("fastap")], reps=10)[0]
+        assert chance == f"{better:.2f}"
 
 
 def test_the_causes_in_the_docs_are_those_of_the_results():
-    with (ROOT / "results" / "study-conventions" / "causes.csv").open() as file:
+    with (ROOT / "results" / "causes-lbf-conventions.csv").open() as file:
         rows = list(csv.DictReader(file))
     text = (ROOT / "docs" / "results.md").read_text()
-    part = text.split("causes.csv")[1].split("It is the global loss")[0]
+    part = text.split("causes-lbf-conventions.csv")[1].split("It is the global loss")[0]
     lines = re.findall(r"\| `([^`]+)`[^|]*\| ([^|]+) \| ([^|]+) \|", part)
     said = {name: scores for name, *scores in lines if name != "stationary"}
     assert said.keys() == {row["method"] for row in rows}

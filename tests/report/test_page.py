@@ -72,6 +72,31 @@ def test_unfinished_runs_are_named(made):
         assert row["training"] == ("at step 200 of 1,600" if early else "done")
 
 
+def test_yardsticks_stand_beside_every_score(made):
+    """As rows of their own, beneath those of the same change and game."""
+    text = made.read_text()
+    table = text[text.index('<h2 id="returns">') :].split("</table>")[0]
+    lines = re.findall(r"<tr( class=.beside.)?>(.*?)</tr>", table)[1:]
+    cells = [(bool(kind), re.findall(r"<td>(.*?)</td>", line)) for kind, line in lines]
+    first = next(row for row in rows_in(made.with_suffix(".csv")) if row["told"])
+    spot = [row for row in cells if row[1][:2] == [first["zoo"], first["change"]]]
+    named = {row[2]: row[3] for kind, row in spot if kind}
+    assert named == {who: first[who] for who in named} and {"random", "told"} <= set(
+        named
+    )
+    assert all("seed" not in row[2] and not any(row[4:]) for kind, row in cells if kind)
+    early = [row[2] for kind, row in cells if not kind and row[2].startswith("early")]
+    assert early and all("at step 200 of 1,600" in name for name in early)
+
+
+def test_the_contents_lead_to_every_part(made):
+    text = made.read_text()
+    links = re.findall(r'<a href="#([^"]+)">', text)
+    assert links[:2] == ["replay", "returns"] and links[-1] == "runs"
+    for link in links:
+        assert text.count(f'id="{link}"') == 1
+
+
 def test_methods_of_two_runs_are_told_apart(made):
     films = films_in(made)
     names = {

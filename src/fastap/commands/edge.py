@@ -3,9 +3,9 @@
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import tyro
 from rich.console import Console
@@ -13,6 +13,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fastap.envs import ENVIRONMENTS
 from fastap.problem.spec import Mistake
+
+Thing = TypeVar("Thing")
+Result = TypeVar("Result")
 
 
 class Enough(Exception):
@@ -100,11 +103,11 @@ def progress(
             if now - said[0] < PAUSE and done < total:
                 return
             said[0] = now
-            left = (total - done) / max(speed, 1e-9)
-            rate = pace.words(unit)
-            console.print(
-                f"{task}: {done / total:.0%}, {rate}, {left:.0f} s left. {text}"
-            )
+            far = f"{task}: {done / total:.0%}"
+            if speed > 0:
+                left = (total - done) / speed
+                far += f", {pace.words(unit)}, {left:.0f} s left"
+            console.print(f"{far}. {text}".rstrip())
 
         yield say
         return
@@ -126,6 +129,25 @@ def progress(
             bar.update(job, completed=done, speed=pace.words(unit), text=text)
 
         yield move
+
+
+def each(
+    console: Console,
+    task: str,
+    things: Sequence[Thing],
+    called: Callable[[Thing], str],
+    work: Callable[[Thing], Result],
+) -> list[Result]:
+    """Do some long work with one thing after another, and show which of them it is."""
+    found: list[Result] = []
+    if not things:
+        return found
+    with progress(console, task, len(things), "runs") as tell:
+        for done, thing in enumerate(things):
+            tell(done, called(thing))
+            found.append(work(thing))
+        tell(len(things), "")
+    return found
 
 
 def measured(manifest: dict[str, Any], fact: str) -> Any:

@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fastap.commands.edge import check_range
+from fastap.commands.edge import check_range, each
 from fastap.problem.rollout import Memory
 from fastap.problem.schedule import parse
 from fastap.problem.spec import Mistake
@@ -42,7 +42,7 @@ class Eval:
 
     def run(self, console: Console) -> None:
         """Judge all runs; each leaves its answers in its results.json too."""
-        from fastap.experiments.assess import Question, assess
+        from fastap.experiments.assess import Question
 
         if not self.runs or not self.change:
             raise Mistake("Name at least one run and one change.")
@@ -50,17 +50,24 @@ class Eval:
         for change in self.change:
             parse(change)
         asked = Question(self.change, self.pool, self.episodes, self.memory)
-        rows: list[dict[str, Any]] = []
-        for folder in self.runs:
-            answers = []
-            for answer in assess(folder, asked):
-                answers.append(answer)
-                if self.json:
-                    print(json.dumps(answer), flush=True)
-            remember(folder, answers)
-            rows += answers
+        aside = Console(stderr=True) if self.json else console  # not among the answers
+        name, ask = lambda run: run.name, lambda run: self.ask(run, asked)
+        found = each(aside, "judging", self.runs, name, ask)
+        rows = [answer for answers in found for answer in answers]
         if not self.json:
             console.print(summary(rows))
+
+    def ask(self, folder: Path, asked: Any) -> list[dict[str, Any]]:
+        """Judge one run; its answers are printed as they come, and kept."""
+        from fastap.experiments.assess import assess
+
+        answers = []
+        for answer in assess(folder, asked):
+            answers.append(answer)
+            if self.json:
+                print(json.dumps(answer), flush=True)
+        remember(folder, answers)
+        return answers
 
 
 def remember(folder: Path, answers: Sequence[dict[str, Any]]) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-from fastap.commands.edge import check_range, prepare_file
-from fastap.commands.evaluate import BESIDE
+from fastap.commands.edge import check_range, each, prepare_file
+from fastap.commands.evaluate import BESIDE, beside
 from fastap.commands.naming import Names, Places, labels, places, runs_in
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
@@ -54,7 +54,7 @@ class Report:
 
     def run(self, console: Console) -> None:
         """Judge what was not judged yet, and write the page."""
-        from fastap.report.page import heading, latex, page
+        from fastap.report.page import latex, page
         from fastap.training.checkpoint import table
 
         check_range("--episodes", self.episodes, 1, 1_000_000)
@@ -70,11 +70,12 @@ class Report:
         order = list(dict.fromkeys(where.values()))
         runs.sort(key=lambda run: order.index(where[run]))
         names = labels(runs, where)
-        parts, cells = contents(names, where, self.episodes)
+        judge(console, list(where), self.question())
+        parts, cells = contents(names, where, self.question())
         minds = subjects(names, where)
-        more, known = inside(minds, min(self.episodes, 200))
+        more, known = inside(console, minds, min(self.episodes, 200))
+        parts += [*more, *roster(runs)]
         films = replay(minds, self.replays) if self.replays else {}
-        parts += [*more, heading("Replay")]
         text = page("How agents fare when teammates change", parts, films)
         if len(text) > MOST:
             raise Mistake("The page would be too large; ask for fewer --replays.")
@@ -86,53 +87,104 @@ class Report:
         replace(self.out, text.encode())
         console.print(f"Wrote {self.out} ({len(text) / 2**20:.1f} MiB).")
 
+    def question(self) -> Any:
+        """Say what all agents are asked."""
+        from fastap.experiments.assess import Question
+
+        return Question(CHANGES, "held-out", self.episodes)
+
     def tables(self) -> tuple[Path, Path]:
         """Say where the page's two tables are kept: scores, and what agents know."""
         return self.out, self.out.with_stem(f"{self.out.stem}-memories")
 
 
+def judge(console: Console, runs: Sequence[Path], asked: Any) -> None:
+    """Ask all runs that have agents and were not asked the same before."""
+    from fastap.experiments.measure import answers, recorded, status
+
+    begun = [run for run in runs if status(run).steps]
+    new = [run for run in begun if recorded(run, asked) is None]
+    name = lambda run: run.name
+    each(console, "judging", new, name, lambda run: answers(run, asked))
+
+
 def contents(
-    names: Names, where: Places, episodes: int
+    names: Names, where: Places, asked: Any
 ) -> tuple[list[str], list[tuple[str, ...]]]:
     """Make the parts of the page, and the rows of its table."""
-    from fastap.experiments.assess import Question
     from fastap.experiments.measure import answers, curves, status
     from fastap.report.figures import profiles, regrets
-    from fastap.report.page import drawing, grid, heading
+    from fastap.report.page import drawing, heading
     from fastap.training.checkpoint import read_config
 
-    asked, rows, lines, states = Question(CHANGES, "held-out", episodes), [], [], []
-    for run in dict.fromkeys(run for run, _ in names):
-        settings, now = read_config(run)[0], status(run)
-        methods = ", ".join((settings.method, *settings.beside))
-        states.append((run.name, methods, settings.zoo, str(now)))
-        if now.steps:
+    rows, lines, zoos = [], [], {}
+    for run in where:
+        settings = read_config(run)[0]
+        zoos[settings.zoo] = None
+        if status(run).steps:
             call = lambda row, run=run: (
                 row | {"env": where[run], "method": names[run, row["method"]]}
             )
             rows += map(call, answers(run, asked))
             lines += map(call, curves(run, settings.env))
-    unfinished = "Runs that are not done are shown as far as they are."
-    parts = [heading("Runs", unfinished)]
-    parts.append(grid(("run", "methods", "zoo", "state"), states))
     about = (
-        f"Greedy play beside held-out groups, {episodes} episodes for each seed. The "
-        "same are played by random agents, by agents that were trained beside these "
-        "groups and are told their type, by best responses that take turns, and by "
-        "the groups' own teams, with which they grew up, in turn too."
+        f"Greedy play beside held-out groups, {asked.episodes} episodes for each "
+        "seed; how many seeds is said in brackets. The same are played by random "
+        "agents, by agents that were trained beside these groups and are told their "
+        "type, by best responses that take turns (switching), and by the groups' own "
+        "teams, with which they grew up, in turn too."
     )
     games = list(dict.fromkeys(row["env"] for row in rows))
     rows.sort(key=lambda row: (games.index(row["env"]), CHANGES.index(row["change"])))
-    cells = [words(row) for row in rows]
-    parts += [heading("Returns", about), grid(HEADS, cells)]
+    parts = [heading("Returns", about), compared(rows)]
     if lines:
         say = "How many seeds earn more than that, all changes weighing the same."
         parts.append(drawing(profiles(rows), say))
         parts += [heading("Learning"), *learning(lines)]
         say = "Reward lost at each step after one change, against the same episodes."
         parts += [heading("After a sudden change"), drawing(regrets(rows), say)]
-    zoos = list(dict.fromkeys(state[2] for state in states))
-    return parts + teammates(zoos), cells
+    return parts + teammates(list(zoos)), [words(row) for row in rows]
+
+
+def roster(runs: Sequence[Path]) -> list[str]:
+    """List the runs, and how far they are."""
+    from fastap.experiments.measure import status
+    from fastap.report.page import grid, heading
+    from fastap.training.checkpoint import read_config
+
+    states = []
+    for run in runs:
+        settings = read_config(run)[0]
+        methods = ", ".join((settings.method, *settings.beside))
+        states.append((run.name, methods, settings.zoo, str(status(run))))
+    about = "Runs that are not done are shown as far as they are."
+    return [heading("Runs", about), grid(("run", "methods", "zoo", "state"), states)]
+
+
+def compared(rows: Sequence[dict[str, Any]]) -> str:
+    """Tabulate each change: the runs, then what there is to compare them with.
+
+    Runs beside other groups, or trained in another way, have yardsticks of their own.
+    """
+    from fastap.experiments.measure import trained
+    from fastap.report.page import grid
+
+    shown = ("zoo", "change", "method", "IQM", "95 %", "mean ± std")
+    parts = ("win rate", "seen types", "unseen types")
+    lines: list[list[str]] = []
+    apart: set[int] = set()
+    place = lambda row: (row["env"], row["change"], *beside(row))
+    for spot in dict.fromkeys(map(place, rows)):
+        here = [row for row in rows if place(row) == spot]
+        for row in here:
+            cells = dict(zip(HEADS, words(row), strict=True))
+            state = "" if trained(row).done else f", {trained(row)}"
+            cells["method"] += f" ({row['seeds']}){state}"
+            lines.append([cells[head] for head in (*shown, *parts)])
+        for who, score in beside(here[0]):
+            apart.add(len(lines))
+            lines.append([*spot[:2], who, f"{score:.3f}", *[""] * 5])
+    return grid((*shown, *parts), lines, apart)
 
 
 def teammates(zoos: Sequence[str]) -> list[str]:
@@ -169,16 +221,19 @@ def subjects(names: Names, where: Places) -> Minds:
     }
 
 
-def inside(minds: Minds, episodes: int) -> tuple[list[str], list[tuple[str, ...]]]:
+def inside(
+    console: Console, minds: Minds, episodes: int
+) -> tuple[list[str], list[tuple[str, ...]]]:
     """Say what memories know of the teammates, and draw contexts by type."""
     from fastap.report.figures import context_planes, name_of
     from fastap.report.page import drawing, grid, heading
 
     rows, contexts, kinds = [], {}, {}
     several = len({place for place, _ in minds}) > 1
-    for (place, method), subject in minds.items():
+    learn = lambda mind: minds[mind].facts(episodes)
+    known_by = each(console, "reading memories", list(minds), " ".join, learn)
+    for ((place, method), subject), facts in zip(minds.items(), known_by, strict=True):
         name = f"{place}: {name_of(method)}" if several else method
-        facts = subject.facts(episodes)
         named = (facts[f"type after {lag}"] for lag in LAGS)
         known = (facts["within"], facts["jump"], facts["type by chance"], *named)
         words = ("" if np.isnan(x) else f"{x:.2f}" for x in known)

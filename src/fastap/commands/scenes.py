@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from fastap.commands.clusters import SHOWN, before_and_after, plane
-from fastap.commands.edge import measured, progress
+from fastap.commands.edge import each, measured, progress
 from fastap.commands.study import FEW, Row, Study
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import Zoo
@@ -41,7 +41,8 @@ def context(study: Study) -> None:
         for method in (settings.method, *settings.beside):
             subjects[method] = Subject(folder, method)
     methods = EXPERIMENTS["context"].methods
-    rows = [subjects[method].facts(count) for method in methods]
+    learn = lambda method: subjects[method].facts(count)
+    rows = each(study.console, "reading memories", methods, str, learn)
     study.keep("context-lbf", rows, "lbf")
     kept = ("method", "within", "jump", "type by chance", f"type after {LAGS - 1}")
     shown = [{key: row[key] for key in kept} for row in rows]

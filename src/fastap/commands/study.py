@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 
-from fastap.commands.edge import Enough
+from fastap.commands.edge import Enough, each
 from fastap.commands.train import Train, facts
 from fastap.problem.spec import Mistake
 from fastap.teammates.zoo import replace
@@ -121,11 +121,10 @@ class Study:
         changes, few = experiment.changes, FEW[self.preset]
         questions = [Question(changes, "held-out", few, m) for m in experiment.memories]
         for env, folders in self.runs(name).items():
-            answered = []
-            for folder, asked in itertools.product(folders, questions):
-                if self.left() <= 0 and recorded(folder, asked) is None:
-                    raise Enough("the time is over; say it again to go on.")
-                answered += answers(folder, asked)
+            every = list(itertools.product(folders, questions))
+            new = [one for one in every if recorded(*one) is None]
+            each(self.console, "judging", new, lambda one: one[0].name, self.ask)
+            answered = [answer for one in every for answer in answers(*one)]
             found[env] = [
                 one
                 for method in experiment.methods
@@ -135,6 +134,14 @@ class Study:
             self.keep(f"{name}-{env}", list(scores(found[env])), env)
             self.keep(f"{name}-{env}-summary", list(summaries(found[env])), env)
         return found
+
+    def ask(self, one: tuple[Path, Any]) -> None:
+        """Ask a run a question, if there is time."""
+        from fastap.experiments.measure import answers
+
+        if self.left() <= 0:
+            raise Enough("the time is over; say it again to go on.")
+        answers(*one)
 
     def keep(self, name: str, rows: Sequence[Row], env: str | None = None) -> None:
         """Write rows as CSV, and how they and a game's runs were made beside it."""

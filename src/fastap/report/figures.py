@@ -43,6 +43,11 @@ def colour_of(method: str, place: int) -> str:
     return COLOURS.get(method, GROUPS[place % len(GROUPS)])
 
 
+def style_of(method: str) -> str:
+    """Draw what a method is without, or with other weights, in broken lines."""
+    return "--" if method.startswith(("fastap-", "fastap:")) else "-"
+
+
 def numbered(rows: Rows) -> dict[str, int]:
     """Give every method a number, so that it has one colour in all panels."""
     return {m: k for k, m in enumerate(dict.fromkeys(row["method"] for row in rows))}
@@ -102,7 +107,8 @@ def draw_curve(
     bands = [band(np.array([r[measure] for r in only(rows, step=s)])) for s in steps]
     mean, low, high = np.array(bands).T
     colour = colour_of(method, place)
-    ax.plot(steps, mean, color=colour, lw=1.6, label=name_of(method))
+    how = {"color": colour, "lw": 1.6, "ls": style_of(method)}
+    ax.plot(steps, mean, label=name_of(method), **how)
     ax.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
 
 
@@ -220,7 +226,8 @@ def profiles(answers: Rows) -> Figure:
         for method in dict.fromkeys(row["method"] for row in here):
             tasks = [np.array(row["returns"]) for row in only(here, method=method)]
             line, colour = profile(tasks, levels), colour_of(method, place[method])
-            ax.plot(levels, line, color=colour, label=name_of(method))
+            how = {"color": colour, "ls": style_of(method)}
+            ax.plot(levels, line, label=name_of(method), **how)
         ax.set_xlabel("return", color=INK, fontsize=8)
     axes[0, 0].set_ylabel("share of seeds above it", color=INK, fontsize=8)
     labelled(figure, axes)
@@ -272,7 +279,8 @@ def regrets(answers: Rows) -> Figure:
                 (row, *_) = only(here, method=method)
                 lost = row["adaptation"][moment]["regret"]
                 colour = colour_of(method, place[method])
-                ax.plot(lost, color=colour, lw=1.4, label=name_of(method))
+                how = {"color": colour, "lw": 1.4, "ls": style_of(method)}
+                ax.plot(lost, label=name_of(method), **how)
             ax.set_xlabel("steps since the change", color=INK, fontsize=8)
         line[0].set_ylabel("reward lost", color=INK, fontsize=8)
     labelled(figure, axes)

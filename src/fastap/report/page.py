@@ -3,7 +3,8 @@
 import html
 import io
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Container, Mapping, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -22,21 +23,27 @@ def page(title: str, parts: Sequence[str], films: Mapping[str, Any]) -> str:
     template = Template((files("fastap.report") / "page.html").read_text())
     data = json.dumps(films, separators=(",", ":")).replace("<", "\\u003c")
     body = "\n".join(parts)
-    return template.substitute(title=html.escape(title), body=body, films=data)
+    links = re.findall(r'<h2 id="([^"]*)">(.*?)</h2>', body)
+    links = [("replay", "Replay")] * bool(films) + links
+    listed = "".join(f'<a href="#{place}">{name}</a>' for place, name in links)
+    about = {"title": html.escape(title), "contents": f"<nav>{listed}</nav>"}
+    return template.substitute(about, body=body, films=data)
 
 
 def heading(text: str, words: str = "") -> str:
-    """Begin a part of the page."""
+    """Begin a part of the page; the page's contents lead to it."""
     more = f"<p>{html.escape(words)}</p>" if words else ""
-    return f"<h2>{html.escape(text)}</h2>{more}"
+    place = re.sub(r"\W+", "-", text.lower())
+    return f'<h2 id="{place}">{html.escape(text)}</h2>{more}'
 
 
-def grid(heads: Sequence[str], rows: Cells) -> str:
-    """Write a table."""
+def grid(heads: Sequence[str], rows: Cells, beside: Container[int] = ()) -> str:
+    """Write a table; rows to compare others with are set apart."""
     line = lambda cells, tag: "".join(
         f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells
     )
-    body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
+    kind = lambda place: ' class="beside"' if place in beside else ""
+    body = "".join(f"<tr{kind(k)}>{line(row, 'td')}</tr>" for k, row in enumerate(rows))
     head = f"<thead><tr>{line(heads, 'th')}</tr></thead>"
     return f'<div class="scroll"><table>{head}<tbody>{body}</tbody></table></div>'
 
