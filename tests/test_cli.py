@@ -347,3 +347,12 @@ def test_long_work_says_how_far_it_is():
     assert first == "judging: 0%. A"  # nothing is known of the pace yet
     assert last.startswith("judging: 100%, ") and "runs/s, 0 s left" in last
     assert each(console, "judging", [], str, len) == []
+
+
+def test_a_bar_aside_leaves_alone_what_is_printed(capsys):
+    """Answers are for other programs, whatever a terminal shows meanwhile."""
+    console = Console(stderr=True, force_terminal=True, width=40)
+    long = json.dumps({"returns": [0.123456789] * 20})
+    each(console, "judging", ["a"], str, lambda _: print(long))
+    seen = capsys.readouterr()
+    assert seen.out == long + "\n" and "judging" in seen.err

@@ -1,6 +1,7 @@
 """Every block of code in the documentation runs."""
 
 import csv
+import itertools
 import re
 import runpy
 import shlex
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 from fastap.cli import main
+from fastap.commands.evaluate import BESIDE
 from fastap.evaluation.statistics import improvement
+from fastap.experiments.measure import ends
 from fastap.teammates.zoo import load, save
 from tests.idle import Began
 
@@ -82,12 +85,6 @@ TABLES = [
     for page in PAGES
     for found in TABLE.findall(page.read_text())
 ]
-BESIDE = {
-    "random": "floor",
-    "told": "told",
-    "switching": "switching",
-    "own team": "own",
-}
 
 
 @pytest.mark.parametrize(("source", "memory", "text"), TABLES)
@@ -141,7 +138,42 @@ def test_what_the_global_loss_costs_is_that_of_the_results():
         ]
         assert scores == told
         better = improvement([of("fastap-wo-gce")], [of("fastap")], reps=10)[0]
-        assert chance == f"{better:.2f}"
+        assert chance == brief(better)
+
+
+def brief(chance: float) -> str:
+    """Write a probability as the page does."""
+    return f"{chance:.2f}".lstrip("0") if chance < 1 else "1.0"
+
+
+def test_chances_over_four_games_are_those_of_the_results():
+    text = (ROOT / "docs" / "results.md").read_text()
+    rows = re.findall(r"\| `([^`]+)` beats `([^`]+)` \| (.+) \|\n", text)
+    assert len(rows) == 6
+    games = ("lbf", "pp", "cn", "10m_vs_14m")
+    tables = [[returns_of(game) for game in games], [ends_of(game) for game in games]]
+    for ours, theirs, cells in rows:
+        told = []
+        for table, change in itertools.product(tables, ("stationary", "U[5,8]")):
+            both = (
+                [np.array(game[who, change]) for game in table]
+                for who in (ours, theirs)
+            )
+            chance, low, high = map(brief, improvement(*both))
+            told.append(f"{chance} ({low} to {high})")
+        assert cells.split(" | ") == told
+
+
+def ends_of(game: str) -> dict[tuple[str, str], list[float]]:
+    """Read where curves beside validation groups end, by method and change."""
+    rows = []
+    with (ROOT / "results" / f"main-{game}.csv").open() as file:
+        for row in csv.DictReader(file):
+            if row["pool"] == "validation":
+                numbers = {"step": int(row["step"]), "return": float(row["return"])}
+                rows.append(row | numbers)
+    found = ends(rows, "return")
+    return {(method, change): list(x) for (change, method), x in found.items()}
 
 
 def test_the_causes_in_the_docs_are_those_of_the_results():

@@ -86,11 +86,14 @@ def test_costs_are_understood_as_rewards_are():
 
 def test_recovery_is_a_share_of_what_is_earned_beyond_chance():
     """A twentieth of all costs is half of what agents spare, against random ones."""
-    stay, floor = np.full((2, 12), -10.0), np.full(12, -11.0)
+    stay, floor = np.full((2, 12), -10.0), -11.0
     for lost, lag in ((0.05, 0), (0.5, math.inf)):
         found = adaptation(stay, stay - lost, 4, scale=2.0, floor=floor)
         assert found.recovery == lag and found.area == pytest.approx(8 * lost / 2)
     assert adaptation(stay, stay - 0.5, 4, scale=2.0).recovery == 0  # 5 % of 10
+    stay[:, :4], stay[:, 4:] = 1.0, 0.0  # all is earned before the change
+    assert adaptation(stay, stay - 0.01, 4).recovery == 0
+    assert math.isinf(adaptation(stay, stay - 0.04, 4).recovery)
 
 
 def test_a_team_that_never_recovers_has_no_lag():

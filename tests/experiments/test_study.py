@@ -78,6 +78,9 @@ def test_every_figure_and_table_is_there(made):
     for path in made.glob("*.csv"):
         facts = json.loads(path.with_suffix(".json").read_text())
         assert facts["preset"] == "smoke" and facts["versions"]["jax"]
+        if not EXPERIMENTS[path.stem.split("-")[0]].cohorts("lbf"):
+            assert not facts["runs"]  # of teammates alone
+            continue
         run = facts["runs"]["lbf-liam"]
         assert run["seconds"] > 0 and run["command"] and run["device"]
 
@@ -193,6 +196,14 @@ def test_the_end_of_a_curve_is_its_last_five_points():
     assert finals([], ("qmix",)) == []
 
 
+def test_tables_leave_blank_what_only_some_rows_have(tmp_path):
+    """As of runs of before and after win rates were noted."""
+    told = io.StringIO()
+    one = study.Study(tmp_path, "smoke", Console(file=told, width=80), None)
+    one.tabulate("both", "", [{"method": "old"}, {"method": "new", "win rate": 0.25}])
+    assert "win rate" in told.getvalue() and "0.250" in told.getvalue()
+
+
 def test_tables_leave_out_what_is_not_a_number(tmp_path):
     here = study.Study(tmp_path, "smoke", Console(file=io.StringIO()), None)
     here.tabulate("odd", "title", [{"who": "qmix", "jump": float("nan"), "n": 2}])
@@ -273,6 +284,15 @@ def test_curves_are_those_of_the_runs(made):
         assert [float(row[measure]) for row in theirs] == [row[measure] for row in own]
     for row in own:  # who has loaded all food has earned all there is
         assert 0 <= row["win_rate"] <= row["return"] + 1e-6
+
+
+def test_curves_may_know_no_win_rates(tmp_path):
+    """Those of games without a goal, and points of before they were noted."""
+    lines = ["variant,seed,step,stationary train,won stationary train"]
+    lines += ["qmix,0,100,0.5,", "qmix,0,200,0.5,0.25"]
+    (tmp_path / "metrics.csv").write_text("\n".join(lines) + "\n")
+    old, new = curves(tmp_path, "lbf")
+    assert "win_rate" not in old and new["win_rate"] == 0.25
 
 
 def test_a_transfer_is_judged_under_its_target(made):

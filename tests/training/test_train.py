@@ -185,6 +185,15 @@ def test_what_is_no_number_stops_with_its_name(ready):
         ready.check(notes, beat=3)
 
 
+def test_every_game_has_its_own_length():
+    steps = lambda env, preset, **asked: settings(env, "qmix", preset, **asked).steps
+    assert [steps(env, "paper") for env in ("lbf", "pp", "cn", "10m_vs_14m")] == [
+        *(6_000_000, 3_000_000, 3_000_000, 2_000_000)
+    ]
+    assert steps("pp", "quick") == steps("lbf", "quick") == 450_000
+    assert steps("pp", "paper", steps=800) == 800
+
+
 @given(st.integers(1, 10**7), st.integers(1, 100))
 def test_curves_have_as_many_points_as_asked_for_and_steps_are_right(steps, points):
     ready = course(settings("lbf", "qmix", "quick", steps=steps, points=points))

@@ -119,7 +119,9 @@ def progress(
         ),
         *(TimeRemainingColumn(), TextColumn("{task.fields[text]}")),
     )
-    with Progress(*columns, console=console) as bar:
+    # a bar that is shown aside must leave alone what is printed for others to read
+    own = not console.stderr
+    with Progress(*columns, console=console, redirect_stdout=own) as bar:
         job = bar.add_task(
             task, total=total, completed=done, speed="", text="compiling ..."
         )
@@ -137,12 +139,13 @@ def each(
     things: Sequence[Thing],
     called: Callable[[Thing], str],
     work: Callable[[Thing], Result],
+    unit: str = "runs",
 ) -> list[Result]:
     """Do some long work with one thing after another, and show which of them it is."""
     found: list[Result] = []
     if not things:
         return found
-    with progress(console, task, len(things), "runs") as tell:
+    with progress(console, task, len(things), unit) as tell:
         for done, thing in enumerate(things):
             tell(done, called(thing))
             found.append(work(thing))

@@ -231,7 +231,9 @@ def inside(
     rows, contexts, kinds = [], {}, {}
     several = len({place for place, _ in minds}) > 1
     learn = lambda mind: minds[mind].facts(episodes)
-    known_by = each(console, "reading memories", list(minds), " ".join, learn)
+    known_by = each(
+        console, "reading memories", list(minds), " ".join, learn, "methods"
+    )
     for ((place, method), subject), facts in zip(minds.items(), known_by, strict=True):
         name = f"{place}: {name_of(method)}" if several else method
         named = (facts[f"type after {lag}"] for lag in LAGS)

@@ -42,7 +42,7 @@ def context(study: Study) -> None:
             subjects[method] = Subject(folder, method)
     methods = EXPERIMENTS["context"].methods
     learn = lambda method: subjects[method].facts(count)
-    rows = each(study.console, "reading memories", methods, str, learn)
+    rows = each(study.console, "reading memories", methods, str, learn, "methods")
     study.keep("context-lbf", rows, "lbf")
     kept = ("method", "within", "jump", "type by chance", f"type after {LAGS - 1}")
     shown = [{key: row[key] for key in kept} for row in rows]

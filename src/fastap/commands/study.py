@@ -182,8 +182,8 @@ class Study:
             return
         number = lambda x: "" if np.isnan(x) else f"{x:.3f}"
         write = lambda x: number(x) if isinstance(x, float) else str(x)
-        heads = list(rows[0])
-        cells = [[write(row[head]) for head in heads] for row in rows]
+        heads = list(dict.fromkeys(head for row in rows for head in row))
+        cells = [[write(row.get(head, "")) for head in heads] for row in rows]
         columns = [Column(head, overflow="fold") for head in heads]
         table = Table(*columns, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
         first = [line[0] for line in cells]

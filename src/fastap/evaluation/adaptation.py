@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 WINDOW = 3  # steps that a lag is averaged over
-NEAR = 0.1  # of what is usually earned beyond chance: so close counts as recovered
+NEAR = 0.1  # of what a step usually brings beyond chance: so close is recovered
 PATIENCE = 3  # lags in a row that must be so close
 
 
@@ -30,18 +30,19 @@ def adaptation(
     change: Float[np.ndarray, "E T"],
     at: int,
     scale: float = 1.0,
-    floor: Float[np.ndarray, " T"] | float = 0.0,
+    floor: float = 0.0,
 ) -> Adaptation:
     """Measure a change at step `at` from the rewards of paired episodes.
 
-    What is usual is counted from what random agents are paid at each step, `floor`:
-    a tenth of costs, most of which nobody could spare, would forgive everything.
+    What a step usually brings is counted from what it brings to random agents,
+    `floor`: a tenth of costs, most of which nobody could spare, would forgive
+    everything. It is the mean of the whole episode, since late in it there may be
+    nothing left to earn.
     """
-    beyond = lambda rewards: (rewards.mean(0) - floor)[at:] / scale
-    usual = beyond(stay)
-    regret = usual - beyond(change)
+    regret = (stay - change)[:, at:].mean(0) / scale
     level = smooth(regret)
-    near = np.abs(level) <= NEAR * abs(usual.mean())
+    usual = (stay.mean() - floor) / scale
+    near = np.abs(level) <= NEAR * abs(usual)
     recovered = [
         k for k in range(len(near) - PATIENCE + 1) if near[k:][:PATIENCE].all()
     ]

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from fastap.evaluation.adaptation import adaptation
 from fastap.evaluation.evaluate import Judge, Played
 from fastap.evaluation.statistics import interval, iqm, summary
-from fastap.experiments.yardsticks import Spot, floor, idle, own, seal, switching, told
+from fastap.experiments.yardsticks import Spot, floor, own, seal, switching, told
 from fastap.methods.model import Model
 from fastap.problem.rollout import Memory
 from fastap.problem.schedule import Never, parse
@@ -192,11 +192,13 @@ def cost(case: Case, runs: Int[np.ndarray, " r"], change: str) -> Answer:
 def adapt(case: Case, runs: Int[np.ndarray, " r"]) -> dict[str, Answer]:
     """Measure what one change at a fixed step does; the middle of all seeds."""
     rewards = lambda change: np.asarray(case.played(change).reward, float)[runs]
-    scale = reach(case.floor("stationary"), case.ceiling) or 1.0
+    floor = case.floor("stationary")
+    scale = reach(floor, case.ceiling) or 1.0
+    step = floor / case.ready.zoo.env.spec.horizon  # what it brings to random agents
 
     def after(at: int) -> Answer:
         pairs = zip(rewards("stationary"), rewards(f"at[{at}]"), strict=True)
-        each = [adaptation(*pair, at, scale, idle(case.spot)) for pair in pairs]
+        each = [adaptation(*pair, at, scale, step) for pair in pairs]
         middle = lambda values: float(np.median(values))
         return {
             "dip": middle([one.dip for one in each]),

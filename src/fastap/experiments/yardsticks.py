@@ -6,9 +6,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
-from fastap.evaluation.evaluate import Judge, Played, Work
+from fastap.evaluation.evaluate import Judge, Work
 from fastap.methods.actor import act_by
 from fastap.problem.rollout import Memory
 from fastap.problem.spec import Env
@@ -31,15 +30,11 @@ class Spot:
     episodes: int
     memory: Memory
 
-    def play(self, work: Work, models: Any, change: str) -> Played:
-        """Let some agents play the episodes that everybody else has."""
-        zoo = opened(self.zoo, self.seal)[0]
-        judge = Judge(zoo, self.episodes, self.memory, work)
-        return judge(models, np.array(self.members), change)
-
     def judge(self, work: Work, models: Any, change: str) -> float:
-        """Return the mean of what they earn."""
-        return float(self.play(work, models, change).returns.mean())
+        """Play some agents on the episodes that everybody else has; return the mean."""
+        zoo = opened(self.zoo, self.seal)[0]
+        play = Judge(zoo, self.episodes, self.memory, work)
+        return float(play(models, np.array(self.members), change).returns.mean())
 
 
 def seal(zoo: Zoo) -> str:
@@ -60,13 +55,6 @@ def opened(name: str, seal: str) -> tuple[Zoo, Yardsticks | None]:
 def floor(spot: Spot, change: str) -> float:
     """Return what random agents earn."""
     return spot.judge(nobody, jnp.zeros(1), change)
-
-
-@functools.lru_cache(maxsize=1000)
-def idle(spot: Spot) -> Float[np.ndarray, " T"]:
-    """Return what random agents are paid at each step while nothing changes."""
-    played = spot.play(nobody, jnp.zeros(1), "stationary")
-    return np.asarray(played.reward, float).mean((0, 1))
 
 
 @functools.lru_cache(maxsize=1000)

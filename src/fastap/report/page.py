@@ -26,7 +26,10 @@ def page(title: str, parts: Sequence[str], films: Mapping[str, Any]) -> str:
     links = re.findall(r'<h2 id="([^"]*)">(.*?)</h2>', body)
     links = [("replay", "Replay")] * bool(films) + links
     listed = "".join(f'<a href="#{place}">{name}</a>' for place, name in links)
-    about = {"title": html.escape(title), "contents": f"<nav>{listed}</nav>"}
+    about = {
+        "title": html.escape(title),
+        "contents": f'<nav aria-label="Parts of the page">{listed}</nav>',
+    }
     return template.substitute(about, body=body, films=data)
 
 
