@@ -11,6 +11,7 @@ from rich.console import Console
 
 from fastap.cli import main
 from fastap.commands.evaluate import summary as table
+from fastap.commands.evaluate import sure
 from fastap.evaluation.evaluate import Judge
 from fastap.experiments.assess import Case, Question, beside, best
 from fastap.experiments.yardsticks import told
@@ -228,3 +229,10 @@ def test_what_cannot_be_asked_is_refused(folder, capsys):
         with pytest.raises(SystemExit) as stop:
             main(["eval", str(folder), *more])
         assert stop.value.code == 2
+
+
+def test_an_interval_of_one_seed_is_none(answers):
+    several = answers[0]
+    low, high = several["ci95"]
+    assert several["seeds"] > 1 and sure(several) == f"{low:.3f} - {high:.3f}"
+    assert sure(several | {"seeds": 1}) == "one seed"

@@ -129,12 +129,18 @@ def summary(rows: Sequence[dict[str, Any]]) -> Table:
 
 def words(row: dict[str, Any]) -> tuple[str, ...]:
     """Write what is known of one run under one change."""
-    (low, high), after = row["ci95"], row["adaptation"]["at[12]"]
+    after = row["adaptation"]["at[12]"]
     lag = after["recovery"]
     return (
         f"{row['iqm']:.3f}",
-        f"{low:.3f} - {high:.3f}",
+        sure(row),
         f"{row['mean']:.3f} ± {row['std']:.3f}",
         f"{after['dip']:.3f}",
         "never" if lag is None else f"{lag:g}",
     )
+
+
+def sure(row: dict[str, Any]) -> str:
+    """Write the interval over seeds; one seed alone says nothing of others."""
+    low, high = row["ci95"]
+    return f"{low:.3f} - {high:.3f}" if row["seeds"] > 1 else "one seed"

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 
 from fastap.commands.edge import check_range, each, prepare_file
-from fastap.commands.evaluate import BESIDE, beside
+from fastap.commands.evaluate import BESIDE, beside, sure
 from fastap.commands.minds import KNOWING, inside, replay, subjects
 from fastap.commands.naming import Names, Places, labels, places, runs_in
 from fastap.problem.spec import Mistake
@@ -220,7 +220,6 @@ def words(row: dict[str, Any]) -> tuple[str, ...]:
     """Write one row of the table."""
     from fastap.experiments.measure import trained
 
-    low, high = row["ci95"]
     part = lambda name: f"{np.mean(row[name]):.3f}" if name in row else ""
     return (
         row["env"],
@@ -229,7 +228,7 @@ def words(row: dict[str, Any]) -> tuple[str, ...]:
         str(trained(row)),
         str(row["seeds"]),
         f"{row['iqm']:.3f}",
-        f"{low:.3f} - {high:.3f}",
+        sure(row),
         f"{row['mean']:.3f} ± {row['std']:.3f}",
         part("win_rate"),
         part("seen"),
