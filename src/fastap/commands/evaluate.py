@@ -50,8 +50,10 @@ class Eval:
         for change in self.change:
             parse(change)
         asked = Question(self.change, self.pool, self.episodes, self.memory)
-        aside = Console(stderr=True) if self.json else console  # not among the answers
-        aside.quiet = self.json and not aside.is_terminal
+        aside = console
+        if self.json:  # not among the answers, and only where somebody looks on
+            aside = Console(stderr=True)
+            aside.quiet = not aside.is_terminal
         name, ask = lambda run: run.name, lambda run: self.ask(run, asked)
         found = each(aside, "judging", self.runs, name, ask)
         rows = [answer for answers in found for answer in answers]
